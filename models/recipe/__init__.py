@@ -1,0 +1,1 @@
+"""What the model recipes share: packages, weight readers and graph builders."""
