@@ -1,0 +1,392 @@
+"""Symbolic dimensions: integer polynomials over named symbols, and the attribute that carries them.
+
+A tensor type whose shape is not static has an encoding `#mllm.dims<"batch_size", "past + seq">`
+with one canonical expression a dimension; `?` stands for a dimension that only data decide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+from typing import Final
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.ir import Attribute, Data
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+Monomial = tuple["Atom", ...]
+
+
+@dataclass(frozen=True)
+class Atom:
+    """An indivisible factor: a symbol (`op` empty), or the floor quotient or remainder of two dims.
+
+    `min` and `max` are atoms too, since they are no polynomials.
+    """
+
+    name: str = ""
+    op: str = ""
+    lhs: Dim | None = None
+    rhs: Dim | None = None
+
+    def __str__(self) -> str:
+        """A name, a bracketed infix operation, or a call."""
+        if not self.op:
+            return self.name
+        if self.op in ("min", "max"):
+            return f"{self.op}({self.lhs}, {self.rhs})"
+        return f"(({self.lhs}) {self.op} ({self.rhs}))"
+
+    def evaluate(self, env: Mapping[str, int]) -> int:
+        """The value under `env`.
+
+        Raises:
+            KeyError: A symbol has no value.
+            ZeroDivisionError: The divisor is zero.
+        """
+        if not self.op:
+            return env[self.name]
+        assert self.lhs is not None
+        assert self.rhs is not None
+        return _apply(self.op, self.lhs.evaluate(env), self.rhs.evaluate(env))
+
+    def substitute(self, values: Mapping[str, Dim]) -> Dim:
+        """This atom with symbols replaced by dims."""
+        if not self.op:
+            return values.get(self.name, Dim.symbol(self.name))
+        assert self.lhs is not None
+        assert self.rhs is not None
+        return combine(self.op, self.lhs.substitute(values), self.rhs.substitute(values))
+
+    def symbols(self) -> frozenset[str]:
+        """The names that occur in it."""
+        if not self.op:
+            return frozenset((self.name,))
+        assert self.lhs is not None
+        assert self.rhs is not None
+        return self.lhs.symbols() | self.rhs.symbols()
+
+
+def _apply(op: str, a: int, b: int) -> int:
+    match op:
+        case "floordiv":
+            return a // b
+        case "mod":
+            return a % b
+        case "min":
+            return min(a, b)
+        case _:
+            return max(a, b)
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A sum of monomials with integer coefficients, in canonical order; hashable, comparable."""
+
+    terms: tuple[tuple[Monomial, int], ...] = ()
+    unknown: bool = False
+
+    @staticmethod
+    def const(value: int) -> Dim:
+        """The constant `value`."""
+        return Dim((((), value),)) if value else Dim()
+
+    @staticmethod
+    def symbol(name: str) -> Dim:
+        """The symbol `name`."""
+        return Dim((((Atom(name),), 1),))
+
+    @staticmethod
+    def of(value: Dim | int) -> Dim:
+        """`value` as a dim."""
+        return value if isinstance(value, Dim) else Dim.const(value)
+
+    @staticmethod
+    def parse(text: str) -> Dim:
+        """Reads what `str` writes.
+
+        Raises:
+            ValueError: `text` is no dimension expression.
+        """
+        return _Reader(text).whole()
+
+    @staticmethod
+    def _from(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+        total: dict[Monomial, int] = {}
+        for monomial, coefficient in terms:
+            total[monomial] = total.get(monomial, 0) + coefficient
+        kept = ((m, c) for m, c in total.items() if c)
+        return Dim(tuple(sorted(kept, key=lambda t: (-len(t[0]), [str(a) for a in t[0]]))))
+
+    @cached_property
+    def text(self) -> str:
+        """The canonical spelling."""
+        if self.unknown:
+            return "?"
+        if not self.terms:
+            return "0"
+        parts: list[str] = []
+        for monomial, coefficient in self.terms:
+            factors = [str(a) for a in monomial]
+            if abs(coefficient) != 1 or not factors:
+                factors.insert(0, str(abs(coefficient)))
+            sign = "-" if coefficient < 0 else "+"
+            parts.append(f"{sign} {' * '.join(factors)}")
+        text = " ".join(parts)
+        return text.removeprefix("+ ") if text[0] == "+" else "-" + text[2:]
+
+    def __str__(self) -> str:
+        """The canonical spelling."""
+        return self.text
+
+    def as_int(self) -> int | None:
+        """The value of a constant, else None."""
+        if self.unknown:
+            return None
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    def as_symbol(self) -> str | None:
+        """The name, when this is one bare symbol."""
+        if len(self.terms) != 1 or self.terms[0][1] != 1 or len(self.terms[0][0]) != 1:
+            return None
+        return self.terms[0][0][0].name or None
+
+    def symbols(self) -> frozenset[str]:
+        """The names that occur in it."""
+        return frozenset(s for m, _ in self.terms for a in m for s in a.symbols())
+
+    def evaluate(self, env: Mapping[str, int]) -> int:
+        """The value under `env`.
+
+        Raises:
+            KeyError: A symbol has no value, or the dimension is unknown (`?`).
+        """
+        if self.unknown:
+            raise KeyError("?")
+        return sum(c * prod(a.evaluate(env) for a in m) for m, c in self.terms)
+
+    def substitute(self, values: Mapping[str, Dim]) -> Dim:
+        """This dim with symbols replaced by dims."""
+        if self.unknown or not self.symbols() & values.keys():
+            return self
+        total = Dim()
+        for monomial, coefficient in self.terms:
+            term = Dim.const(coefficient)
+            for atom in monomial:
+                term = term * atom.substitute(values)
+            total = total + term
+        return total
+
+    def upper(self, bounds: Mapping[str, int]) -> int:
+        """The largest value, each symbol between 0 and its bound; exact where it grows with each.
+
+        Raises:
+            KeyError: A symbol has no bound, or the dimension is unknown (`?`).
+        """
+        if self.unknown:
+            raise KeyError("?")
+        return sum(c * prod(a.evaluate(bounds) for a in m) for m, c in self.terms if c > 0 or not m)
+
+    def __add__(self, other: Dim | int) -> Dim:
+        """Sum."""
+        other = Dim.of(other)
+        if self.unknown or other.unknown:
+            return UNKNOWN
+        return Dim._from((*self.terms, *other.terms))
+
+    def __neg__(self) -> Dim:
+        """Negation."""
+        return UNKNOWN if self.unknown else Dim(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: Dim | int) -> Dim:
+        """Difference."""
+        return self + -Dim.of(other)
+
+    def __mul__(self, other: Dim | int) -> Dim:
+        """Product."""
+        other = Dim.of(other)
+        if self.unknown or other.unknown:
+            return UNKNOWN
+        return Dim._from(
+            (tuple(sorted((*m, *n), key=str)), c * d) for m, c in self.terms for n, d in other.terms
+        )
+
+    def __floordiv__(self, other: Dim | int) -> Dim:
+        """Floor quotient; exact quotients of polynomials are found."""
+        return combine("floordiv", self, Dim.of(other))
+
+    def __mod__(self, other: Dim | int) -> Dim:
+        """Remainder with the sign of the divisor."""
+        return combine("mod", self, Dim.of(other))
+
+
+UNKNOWN: Final = Dim(unknown=True)
+"""A dimension that only data decide."""
+
+
+def combine(op: str, lhs: Dim, rhs: Dim) -> Dim:
+    """`lhs op rhs` for `floordiv`, `mod`, `min` and `max`, simplified where that is certain.
+
+    Raises:
+        ZeroDivisionError: The divisor is the constant zero.
+    """
+    if lhs.unknown or rhs.unknown:
+        return UNKNOWN
+    a, b = lhs.as_int(), rhs.as_int()
+    if a is not None and b is not None:
+        return Dim.const(_apply(op, a, b))
+    if op in ("min", "max"):
+        return lhs if lhs == rhs else Dim((((Atom(op=op, lhs=lhs, rhs=rhs),), 1),))
+    quotient = _exact_quotient(lhs, rhs)
+    if quotient is not None:
+        return quotient if op == "floordiv" else Dim()
+    return Dim((((Atom(op=op, lhs=lhs, rhs=rhs),), 1),))
+
+
+def _exact_quotient(lhs: Dim, rhs: Dim) -> Dim | None:
+    """`lhs / rhs` where `rhs` is one monomial that divides each term, or `lhs` is a multiple."""
+    if lhs == rhs:
+        return Dim.const(1)
+    if len(rhs.terms) != 1:
+        return _constant_multiple(lhs, rhs)
+    divisor, coefficient = rhs.terms[0]
+    terms: list[tuple[Monomial, int]] = []
+    for monomial, c in lhs.terms:
+        rest = list(monomial)
+        for atom in divisor:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if c % coefficient:
+            return None
+        terms.append((tuple(rest), c // coefficient))
+    return Dim._from(terms)  # pyright: ignore[reportPrivateUsage]
+
+
+def _constant_multiple(lhs: Dim, rhs: Dim) -> Dim | None:
+    if not rhs.terms or not lhs.terms or len(lhs.terms) != len(rhs.terms):
+        return None
+    content = gcd(*(c for _, c in rhs.terms))
+    factor, remainder = divmod(lhs.terms[0][1], rhs.terms[0][1])
+    if remainder or content == 0 or rhs * factor != lhs:
+        return None
+    return Dim.const(factor)
+
+
+class _Reader:
+    """Recursive descent over the spelling of `Dim.text`."""
+
+    TOKEN = re.compile(r"\s*(\d+|[A-Za-z_][\w.:/\-]*|\?|[-+*(),])")
+
+    def __init__(self, text: str) -> None:
+        self.text, self.tokens, at = text, [], 0
+        while at < len(text.rstrip()):
+            found = self.TOKEN.match(text, at)
+            if found is None:
+                raise ValueError(f"'{text}' is no dimension expression")
+            self.tokens.append(found[1])
+            at = found.end()
+        self.next = 0
+
+    tokens: list[str]
+
+    def whole(self) -> Dim:
+        if self.tokens == ["?"]:
+            return UNKNOWN
+        value = self.sum()
+        if self.next != len(self.tokens):
+            raise ValueError(f"'{self.text}' is no dimension expression")
+        return value
+
+    def peek(self) -> str:
+        return self.tokens[self.next] if self.next < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.next += 1
+        return token
+
+    def expect(self, token: str) -> None:
+        if self.take() != token:
+            raise ValueError(f"'{self.text}' is no dimension expression: '{token}' expected")
+
+    def sum(self) -> Dim:
+        total = -self.product() if self.peek() == "-" and self.take() else self.product()
+        while self.peek() in ("+", "-"):
+            sign = self.take()
+            term = self.product()
+            total = total + term if sign == "+" else total - term
+        return total
+
+    def product(self) -> Dim:
+        value = self.factor()
+        while self.peek() in ("*", "floordiv", "mod"):
+            op = self.take()
+            rhs = self.factor()
+            value = value * rhs if op == "*" else combine(op, value, rhs)
+        return value
+
+    def factor(self) -> Dim:
+        token = self.take()
+        if token == "(":
+            value = self.sum()
+            self.expect(")")
+            return value
+        if token in ("min", "max") and self.peek() == "(":
+            self.expect("(")
+            lhs = self.sum()
+            self.expect(",")
+            rhs = self.sum()
+            self.expect(")")
+            return combine(token, lhs, rhs)
+        if token.isdigit():
+            return Dim.const(int(token))
+        if not token or token in "-+*(),":
+            raise ValueError(f"'{self.text}' is no dimension expression")
+        return Dim.symbol(token)
+
+
+@irdl_attr_definition
+class DimsAttr(Data[tuple[Dim, ...]]):
+    """The dimensions of a tensor, one expression each: `#mllm.dims<"batch_size", "64">`."""
+
+    name = "mllm.dims"
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[Dim, ...]:
+        """Reads the expressions between angle brackets."""
+        with parser.in_angle_brackets():
+            texts = parser.parse_optional_undelimited_comma_separated_list(
+                parser.parse_optional_str_literal, parser.parse_str_literal
+            )
+        return tuple(Dim.parse(t) for t in texts or ())
+
+    def print_parameter(self, printer: Printer) -> None:
+        """Writes the expressions between angle brackets."""
+        with printer.in_angle_brackets():
+            printer.print_list(self.data, lambda d: printer.print_string_literal(d.text))
+
+
+def tensor_of(element: Attribute, dims: Sequence[Dim | int]) -> TensorType[Attribute]:
+    """The tensor type of these dims; it has an encoding only where one of them is not static."""
+    exact = tuple(Dim.of(d) for d in dims)
+    shape = [DYNAMIC_INDEX if (n := d.as_int()) is None else n for d in exact]
+    if DYNAMIC_INDEX not in shape:
+        return TensorType(element, shape)
+    return TensorType(element, shape, DimsAttr(exact))
+
+
+def dims_of(type: TensorType[Attribute]) -> tuple[Dim, ...]:
+    """The dims of a tensor type; a dynamic dimension without an expression is unknown."""
+    if isinstance(type.encoding, DimsAttr):
+        return type.encoding.data
+    return tuple(UNKNOWN if n == DYNAMIC_INDEX else Dim.const(n) for n in type.get_shape())

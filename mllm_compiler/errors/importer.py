@@ -1,0 +1,5 @@
+"""Codes of the area "importer"."""
+
+from mllm_compiler.errors import ErrorCode
+
+CODES: dict[str, ErrorCode] = {}

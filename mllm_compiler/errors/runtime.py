@@ -1,0 +1,5 @@
+"""Codes of the area "runtime"."""
+
+from mllm_compiler.errors import ErrorCode
+
+CODES: dict[str, ErrorCode] = {}

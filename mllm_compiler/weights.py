@@ -1,0 +1,140 @@
+"""The weight store: bytes by content digest, mapped from files and never held as a copy.
+
+The IR names a weight by `sha256:<64 hex digits>` alone, so that a dump holds no path; a store
+finds the bytes in a source file, or, for tensors that a pass made, in the store's own sidecar file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+PIECE = 1 << 20
+"""Bytes that are hashed or streamed at a time."""
+
+DTYPES: dict[str, np.dtype[np.generic]] = {
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "i64": np.dtype(np.int64),
+    "i32": np.dtype(np.int32),
+    "i16": np.dtype(np.int16),
+    "i8": np.dtype(np.int8),
+    "ui64": np.dtype(np.uint64),
+    "ui32": np.dtype(np.uint32),
+    "ui16": np.dtype(np.uint16),
+    "ui8": np.dtype(np.uint8),
+    "i1": np.dtype(np.bool_),
+}
+"""NumPy's dtype of each element type that fills whole bytes, by its MLIR spelling."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Where a weight's bytes lie."""
+
+    file: Path
+    offset: int
+    nbytes: int
+
+
+@dataclass
+class WeightStore:
+    """Finds a weight's bytes by digest.
+
+    Attributes:
+        folder: Where tensors that passes make are appended (`sidecar.bin`); a temporary folder,
+            removed with the store, where none is given.
+    """
+
+    folder: Path | None = None
+    _extents: dict[str, Extent] = field(default_factory=dict[str, Extent])
+    _maps: dict[Path, mmap.mmap] = field(default_factory=dict[Path, mmap.mmap])
+    _temporary: tempfile.TemporaryDirectory[str] | None = None
+
+    def __contains__(self, digest: str) -> bool:
+        """Whether the bytes of `digest` are known."""
+        return digest in self._extents
+
+    def digests(self) -> Iterator[str]:
+        """The digests that the store knows, in the order of their arrival."""
+        return iter(self._extents)
+
+    def add_mapped(self, file: Path, offset: int, nbytes: int) -> str:
+        """Registers bytes of a file that stays where it is; the answer is their digest.
+
+        Raises:
+            ValueError: The file ends before `offset + nbytes`.
+        """
+        digest = digest_of(self._view(Extent(file, offset, nbytes)))
+        self._extents.setdefault(digest, Extent(file, offset, nbytes))
+        return digest
+
+    def add(self, array: NDArray[np.generic]) -> str:
+        """Appends an array that a pass made to the sidecar; the answer is its digest."""
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        digest = digest_of(raw)
+        if digest in self._extents:
+            return digest
+        sidecar = self._sidecar()
+        offset = -(-sidecar.stat().st_size // 64) * 64 if sidecar.exists() else 0
+        with sidecar.open("r+b" if sidecar.exists() else "wb") as out:
+            out.seek(offset)
+            out.write(raw)
+        self._extents[digest] = Extent(sidecar, offset, len(raw))
+        return digest
+
+    def raw(self, digest: str) -> memoryview:
+        """The bytes of `digest`, mapped and read-only.
+
+        Raises:
+            KeyError: The store does not know the digest.
+        """
+        return self._view(self._extents[digest])
+
+    def array(self, digest: str, dtype: str, shape: tuple[int, ...]) -> NDArray[np.generic]:
+        """The weight as a read-only array over the mapped bytes.
+
+        Raises:
+            KeyError: The store does not know the digest.
+        """
+        return np.frombuffer(self.raw(digest), DTYPES[dtype]).reshape(shape)
+
+    def release(self) -> None:
+        """Drops the mappings' resident pages; arrays that live on keep their own."""
+        for mapped in self._maps.values():
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+    def _sidecar(self) -> Path:
+        if self.folder is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="mllm-weights-")
+            self.folder = Path(self._temporary.name)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / "sidecar.bin"
+
+    def _view(self, extent: Extent) -> memoryview:
+        if extent.nbytes == 0:
+            return memoryview(b"")
+        end = extent.offset + extent.nbytes
+        mapped = self._maps.get(extent.file)
+        if mapped is None or len(mapped) < end:
+            with extent.file.open("rb") as source:
+                mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+            self._maps[extent.file] = mapped
+        if len(mapped) < end:
+            raise ValueError(f"{extent.file.name} ends before byte {end}")
+        return memoryview(mapped)[extent.offset : end]
+
+
+def digest_of(raw: memoryview) -> str:
+    """`sha256:` and the 64 hexadecimal digits of the bytes' digest."""
+    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
