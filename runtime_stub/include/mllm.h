@@ -1,0 +1,229 @@
+/* mllm.h - the one public header of the mllm runtime.
+ *
+ * The caller owns all memory that it passes in; a model and a session own what they made and give it
+ * back in their destroy function. A function that can fail returns an mllm_status and fills an
+ * mllm_error where one is given. After mllm_session_create returns, nothing allocates.
+ *
+ * Threads: a model is read-only and may be shared; a session serves one caller at a time.
+ */
+#ifndef MLLM_H
+#define MLLM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/* ---- Versions -------------------------------------------------------------------------------- */
+
+enum {
+  MLLM_ABI_VERSION = 1, /* of this header and of program.bin */
+  MLLM_VERSION_MAJOR = 0,
+  MLLM_VERSION_MINOR = 1,
+  MLLM_VERSION_PATCH = 0
+};
+
+/* The library's own numbers, to be compared with the header's. The string is "0.1.0". */
+uint32_t mllm_abi_version(void);
+const char *mllm_version(void);
+
+/* ---- Status ---------------------------------------------------------------------------------- */
+
+typedef enum mllm_status {
+  MLLM_OK = 0,
+  MLLM_INVALID_ARGUMENT = 1, /* the caller's: unknown name, wrong dtype, missing input */
+  MLLM_INVALID_PROGRAM = 2,  /* program bytes that break the format */
+  MLLM_UNSUPPORTED = 3,      /* a kernel, dtype or format that this build lacks */
+  MLLM_OUT_OF_MEMORY = 4,
+  MLLM_OUT_OF_BOUNDS = 5, /* a dimension over its compiled bound, a full cache, a short buffer */
+  MLLM_IO = 6,            /* a file could not be read */
+  MLLM_CORRUPT = 7,       /* a bundle whose bytes are not what its manifest says */
+  MLLM_UNTRUSTED = 8,     /* no signature, or a key that is not trusted */
+  MLLM_INTERNAL = 9
+} mllm_status;
+
+enum { MLLM_MAX_RANK = 8, MLLM_CODE_BYTES = 16, MLLM_LOCATION_BYTES = 160, MLLM_MESSAGE_BYTES = 352 };
+
+/* One located line: "{location}: error: {message} [{code}]". Unused strings are "". */
+typedef struct mllm_error {
+  mllm_status status;
+  char code[MLLM_CODE_BYTES];         /* "MLC-X005" */
+  char location[MLLM_LOCATION_BYTES]; /* "decode: /model/layers.0/mlp/gate_proj/MatMul" */
+  char message[MLLM_MESSAGE_BYTES];
+} mllm_error;
+
+/* "out of bounds" and so on: a static string. */
+const char *mllm_status_name(mllm_status status);
+
+/* ---- Tensors --------------------------------------------------------------------------------- */
+
+typedef enum mllm_dtype {
+  MLLM_F32 = 1,
+  MLLM_F64 = 2,
+  MLLM_F16 = 3,
+  MLLM_BF16 = 4,
+  MLLM_I64 = 5,
+  MLLM_I32 = 6,
+  MLLM_I16 = 7,
+  MLLM_I8 = 8,
+  MLLM_U64 = 9,
+  MLLM_U32 = 10,
+  MLLM_U16 = 11,
+  MLLM_U8 = 12,
+  MLLM_BOOL = 13 /* one byte, 0 or 1 */
+} mllm_dtype;
+
+/* Bytes of an element; 0 for a number that is no dtype. */
+size_t mllm_dtype_bytes(uint32_t dtype);
+
+/* A dense row-major tensor in the caller's memory, aligned to its element.
+ * As input: name (or NULL, then its place in the array counts), dtype, rank, dims and data are read.
+ * As output: data with its capacity in bytes are read, or data = NULL asks for the tensor's default
+ * place in the session's arena; data, bytes (used), dtype, rank and dims are written. Memory in the
+ * arena is valid until the next mllm_run. */
+typedef struct mllm_tensor {
+  const char *name;
+  void *data;
+  size_t bytes;
+  uint32_t dtype;
+  uint32_t rank;
+  int64_t dims[MLLM_MAX_RANK];
+} mllm_tensor;
+
+/* ---- Model: a checked program and its weights -------------------------------------------------- */
+
+typedef struct mllm_model mllm_model;
+typedef struct mllm_session mllm_session;
+
+typedef struct mllm_model_options {
+  uint32_t abi; /* MLLM_ABI_VERSION of the caller's header */
+  /* "scalar", "avx2", "avx512", "neon"; NULL: the environment's MLLM_CPU, else the best there is */
+  const char *cpu;
+} mllm_model_options;
+
+/* Reads a program (copied) whose weight tensors lie in weights (not copied: they outlive the model;
+ * aligned to 64 bytes). options may be NULL. On failure *model is NULL. */
+mllm_status mllm_model_create(const void *program, size_t program_bytes, const void *weights,
+                              size_t weight_bytes, const mllm_model_options *options,
+                              mllm_model **model, mllm_error *error);
+void mllm_model_destroy(mllm_model *model);
+
+/* The variant of the kernels that was chosen: "avx512". */
+const char *mllm_model_cpu(const mllm_model *model);
+uint64_t mllm_model_arena_bytes(const mllm_model *model);
+
+/* What an entry takes or gives. A dim is its value, or -1 where it depends on symbols. */
+typedef struct mllm_tensor_info {
+  const char *name;
+  uint32_t dtype;
+  uint32_t rank;
+  int64_t dims[MLLM_MAX_RANK];
+  const char *symbols[MLLM_MAX_RANK]; /* the symbol's name where the dim is one bare symbol */
+  uint32_t exprs[MLLM_MAX_RANK];      /* for mllm_model_dim_text */
+  uint64_t max_bytes;                 /* at the compiled bounds */
+  uint64_t arena_offset;              /* UINT64_MAX: it has no default place, the caller must bind it */
+} mllm_tensor_info;
+
+typedef struct mllm_entry_info {
+  const char *name;
+  const char *role; /* "encoder", "projector", "language-model", ... */
+  uint32_t inputs;
+  uint32_t outputs;
+  uint32_t stages;
+  int32_t cache; /* index of its KV cache; -1: none */
+} mllm_entry_info;
+
+typedef struct mllm_symbol_info {
+  const char *name;
+  int64_t max;
+} mllm_symbol_info;
+
+typedef struct mllm_cache_info {
+  const char *name;
+  uint32_t layers;
+  uint32_t kv_heads;
+  uint32_t head_dim;
+  uint32_t page_tokens;
+  uint32_t max_tokens;
+  uint32_t format;    /* 0: f32 */
+  uint64_t page_bytes; /* of one page: all layers, keys and values */
+} mllm_cache_info;
+
+uint32_t mllm_model_entries(const mllm_model *model);
+uint32_t mllm_model_symbols(const mllm_model *model);
+uint32_t mllm_model_caches(const mllm_model *model);
+/* The entry's index, or -1. */
+int32_t mllm_model_find_entry(const mllm_model *model, const char *name);
+mllm_status mllm_model_entry(const mllm_model *model, uint32_t entry, mllm_entry_info *info);
+mllm_status mllm_model_input(const mllm_model *model, uint32_t entry, uint32_t index,
+                             mllm_tensor_info *info);
+mllm_status mllm_model_output(const mllm_model *model, uint32_t entry, uint32_t index,
+                              mllm_tensor_info *info);
+mllm_status mllm_model_symbol(const mllm_model *model, uint32_t symbol, mllm_symbol_info *info);
+mllm_status mllm_model_cache(const mllm_model *model, uint32_t cache, mllm_cache_info *info);
+/* A weight by its name, to look a row of an embedding up; NULL data where there is none. */
+mllm_status mllm_model_weight(const mllm_model *model, const char *name, mllm_tensor *weight);
+/* Writes a dim as text ("past_sequence_length + sequence_length"), always NUL-terminated. */
+mllm_status mllm_model_dim_text(const mllm_model *model, uint32_t expr, char *text, size_t bytes);
+
+/* ---- Session: memory, threads and cache of one conversation ------------------------------------ */
+
+typedef struct mllm_session_options {
+  uint32_t threads;    /* 0: one per core */
+  uint32_t max_tokens; /* of every KV cache; 0: as compiled; more than compiled is refused */
+} mllm_session_options;
+
+/* Takes all memory: arena, cache pages, scratch. options may be NULL. On failure *session is NULL.
+ * The model outlives its sessions. */
+mllm_status mllm_session_create(const mllm_model *model, const mllm_session_options *options,
+                                mllm_session **session, mllm_error *error);
+void mllm_session_destroy(mllm_session *session);
+
+const mllm_model *mllm_session_model(const mllm_session *session);
+uint32_t mllm_session_threads(const mllm_session *session);
+/* Everything that the session holds, in bytes. */
+uint64_t mllm_session_bytes(const mllm_session *session);
+
+/* Runs an entry. Inputs are bound by name, or by place where name is NULL; an input with a default
+ * place in the arena may be left out and is then what an earlier entry wrote there. Outputs likewise;
+ * an output that is not asked for lands in its default place, where it must have one. */
+mllm_status mllm_run(mllm_session *session, uint32_t entry, const mllm_tensor *inputs,
+                     size_t n_inputs, mllm_tensor *outputs, size_t n_outputs, mllm_error *error);
+
+/* As mllm_run, but only fills in dtype, rank, dims and bytes of the outputs (matched by name or
+ * place), so that the caller knows how much to provide. */
+mllm_status mllm_run_shapes(mllm_session *session, uint32_t entry, const mllm_tensor *inputs,
+                            size_t n_inputs, mllm_tensor *outputs, size_t n_outputs,
+                            mllm_error *error);
+
+/* ---- KV cache ---------------------------------------------------------------------------------- */
+
+typedef enum mllm_kv_kind { MLLM_KV_KEY = 0, MLLM_KV_VALUE = 1 } mllm_kv_kind;
+
+/* Tokens held, and tokens that fit. */
+uint32_t mllm_session_cache_length(const mllm_session *session, uint32_t cache);
+uint32_t mllm_session_cache_capacity(const mllm_session *session, uint32_t cache);
+/* Rewinds to length tokens, 0 forgets them all. Growing is allowed only over tokens written with
+ * mllm_session_cache_write. */
+mllm_status mllm_session_cache_set_length(mllm_session *session, uint32_t cache, uint32_t length,
+                                          mllm_error *error);
+/* data is f32 [kv_heads, tokens, head_dim]: tokens 0.. of one layer and kind. write does not change
+ * the length. */
+mllm_status mllm_session_cache_write(mllm_session *session, uint32_t cache, uint32_t layer,
+                                     mllm_kv_kind kind, const float *data, uint32_t tokens,
+                                     mllm_error *error);
+mllm_status mllm_session_cache_read(const mllm_session *session, uint32_t cache, uint32_t layer,
+                                    mllm_kv_kind kind, float *data, uint32_t tokens,
+                                    mllm_error *error);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MLLM_H */
