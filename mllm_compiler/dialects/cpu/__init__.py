@@ -1,0 +1,69 @@
+"""The cpu dialect: one op for each C kernel, with the kernel's operands and parameters in order."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+
+from mllm_compiler.dialects.cpu.attention import (
+    F32AttentionOp,
+    F32KvStoreOp,
+    F32PagedAttentionOp,
+    F32RopeOp,
+)
+from mllm_compiler.dialects.cpu.base import CpuOp, SlotAttr
+from mllm_compiler.dialects.cpu.conv import F32ConvOp, F32PatchEmbedOp, F32PoolOp
+from mllm_compiler.dialects.cpu.data import (
+    AliasOp,
+    BroadcastOp,
+    CastOp,
+    ConcatOp,
+    CopyOp,
+    F32EmbeddingOp,
+    GatherOp,
+    IotaOp,
+    PadOp,
+    SliceOp,
+    TransposeOp,
+)
+from mllm_compiler.dialects.cpu.elementwise import F32ElementwiseOp, I64ElementwiseOp
+from mllm_compiler.dialects.cpu.linalg import (
+    F32LayerNormOp,
+    F32LinearOp,
+    F32MatmulOp,
+    F32ReduceOp,
+    F32RmsNormOp,
+    F32SoftmaxOp,
+)
+from mllm_compiler.dialects.cpu.weights import WeightOp
+
+KERNEL_OPS: list[type[CpuOp]] = [
+    F32LinearOp,
+    F32MatmulOp,
+    F32LayerNormOp,
+    F32RmsNormOp,
+    F32SoftmaxOp,
+    F32ReduceOp,
+    F32RopeOp,
+    F32AttentionOp,
+    F32KvStoreOp,
+    F32PagedAttentionOp,
+    F32ElementwiseOp,
+    I64ElementwiseOp,
+    F32EmbeddingOp,
+    GatherOp,
+    TransposeOp,
+    SliceOp,
+    ConcatOp,
+    BroadcastOp,
+    CopyOp,
+    CastOp,
+    IotaOp,
+    PadOp,
+    F32PatchEmbedOp,
+    F32ConvOp,
+    F32PoolOp,
+]
+"""The ops that are one call of one C kernel."""
+
+Cpu = Dialect("cpu", [*KERNEL_OPS, AliasOp, WeightOp], [SlotAttr])
+"""The dialect object."""

@@ -1,0 +1,79 @@
+"""Weights as the target reads them: a blob of the store and the layout that it is packed in."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.ir import Attribute
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    irdl_op_definition,
+    prop_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import Pure
+
+from mllm_compiler.dialects.cpu.base import LANES
+from mllm_compiler.dialects.mllm.constants import BlobAttr
+from mllm_compiler.dialects.mllm.contract import check
+from mllm_compiler.dialects.types import tensor_type
+
+PLAIN: Final = "plain"
+PANEL16: Final = "panel16"
+
+
+def packed_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """The shape that a weight has in a layout; panel16 reads all axes but the first as one."""
+    if layout == PLAIN:
+        return shape
+    columns = 1
+    for extent in shape[1:]:
+        columns *= extent
+    return (-(-shape[0] // LANES), columns, LANES)
+
+
+@irdl_op_definition
+class WeightOp(IRDLOperation):
+    """A weight in the target's layout; its bytes are made when the bundle is written.
+
+    `plain` is row-major. `panel16` reads the blob as [N, K] and interleaves 16 rows: panel p, row
+    k, lane j holds W[16p + j, k], zero where 16p + j >= N.
+
+    C1  layout is plain or panel16.
+    C2  the result has the blob's element type and the shape of the blob in the layout.
+    """
+
+    name = "cpu.weight"
+    LAYOUTS: ClassVar[tuple[str, ...]] = (PLAIN, PANEL16)
+    value = prop_def(BlobAttr)
+    layout = prop_def(StringAttr)
+    weight_name = prop_def(StringAttr, prop_name="name")
+    result = result_def(TensorType)
+
+    irdl_options = (ParsePropInAttrDict(),)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($result)"
+
+    def __init__(self, value: BlobAttr, layout: str, weight_name: str) -> None:
+        super().__init__(
+            properties={
+                "value": value,
+                "layout": StringAttr(layout),
+                "name": StringAttr(weight_name),
+            },
+            result_types=[weight_type(value, layout)],
+        )
+
+    def verify_(self) -> None:
+        """C1 and C2."""
+        check(self, 1, self.layout.data in self.LAYOUTS, "layout is plain or panel16")
+        expected = weight_type(self.value, self.layout.data)
+        check(self, 2, tensor_type(self.result) == expected, f"the result is {expected}")
+
+
+def weight_type(value: BlobAttr, layout: str) -> TensorType[Attribute]:
+    """The type of a blob in a layout."""
+    return TensorType(value.element, packed_shape(value.dims, layout))
