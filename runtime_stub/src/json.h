@@ -1,4 +1,5 @@
-/* A strict JSON reader (RFC 8259): one allocation per document, no number is rounded silently, no duplicate key. */
+/* A strict JSON reader (RFC 8259): one allocation per document, no number is rounded silently, no
+ * duplicate key. */
 #ifndef MLLM_JSON_H
 #define MLLM_JSON_H
 
@@ -7,32 +8,32 @@
 #include <stdint.h>
 
 typedef enum mllm_json_kind {
-    MLLM_JSON_NULL,
-    MLLM_JSON_FALSE,
-    MLLM_JSON_TRUE,
-    MLLM_JSON_NUMBER,
-    MLLM_JSON_STRING,
-    MLLM_JSON_ARRAY,
-    MLLM_JSON_OBJECT
+  MLLM_JSON_NULL,
+  MLLM_JSON_FALSE,
+  MLLM_JSON_TRUE,
+  MLLM_JSON_NUMBER,
+  MLLM_JSON_STRING,
+  MLLM_JSON_ARRAY,
+  MLLM_JSON_OBJECT
 } mllm_json_kind;
 
-/* A value stands directly before what it contains; `span` is the number of values in its subtree, itself included.
- * An object's children are key, value, key, value ... */
+/* A value stands directly before what it contains; `span` is the number of values in its subtree,
+ * itself included. An object's children are key, value, key, value ... */
 typedef struct mllm_json_value {
-    const char *text; /* string: decoded, NUL-terminated UTF-8 without inner NUL; else NULL */
-    double number;
-    int64_t integer;
-    uint32_t count; /* elements of an array, pairs of an object, bytes of a string */
-    uint32_t span;
-    uint8_t kind;
-    bool is_integer; /* `integer` is exact */
+  const char *text; /* string: decoded, NUL-terminated UTF-8 without inner NUL; else NULL */
+  double number;
+  int64_t integer;
+  uint32_t count; /* elements of an array, pairs of an object, bytes of a string */
+  uint32_t span;
+  uint8_t kind;
+  bool is_integer; /* `integer` is exact */
 } mllm_json_value;
 
 typedef struct mllm_json {
-    mllm_json_value *values; /* values[0] is the document */
-    void *storage;
-    const char *fault; /* what mllm_json_parse disliked */
-    size_t fault_at;   /* and at which byte */
+  mllm_json_value *values; /* values[0] is the document */
+  void *storage;
+  const char *fault; /* what mllm_json_parse disliked */
+  size_t fault_at;   /* and at which byte */
 } mllm_json;
 
 enum { MLLM_JSON_DEPTH = 32, MLLM_JSON_KEYS = 4096 };
