@@ -58,6 +58,11 @@ class Bundle:
         """The public key, in hexadecimal, of who signed it."""
         return self.head.signature[:KEY_BYTES].hex() if self.head.signature else None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the whole file."""
+        return len(self._view)
+
     def names(self) -> tuple[str, ...]:
         """The members that the manifest lists, in the order of the file."""
         return tuple(

@@ -1,0 +1,82 @@
+"""What a bundle holds, as plain values for a table or JSON."""
+
+from __future__ import annotations
+
+from mllm_compiler.bundle.manifest import EntryRecord, TensorRecord
+from mllm_compiler.bundle.typed_json import Json, encode
+from mllm_compiler.bundle.verify import Bundle
+
+
+def summary(bundle: Bundle) -> dict[str, Json]:
+    """Name, signer, targets, entries, members, weights and plan of an open bundle."""
+    manifest = bundle.manifest
+    return {
+        "name": manifest.name,
+        "format": manifest.format,
+        "producer": f"{manifest.producer.name} {manifest.producer.version}",
+        "signer": bundle.signer,
+        "compatibility": encode(manifest.compatibility),
+        "targets": list(manifest.targets),
+        "entries": {name: _entry(entry) for name, entry in manifest.entries.items()},
+        "operations": {name: dict(item.ops) for name, item in manifest.topology.items()},
+        "members": {name: manifest.members[name].size for name in bundle.names()},
+        "weights": {
+            "count": len(manifest.weights),
+            "bytes": sum(weight.size for weight in manifest.weights),
+        },
+        "plan": encode(manifest.plan),
+        "size": bundle.size,
+    }
+
+
+def lines(bundle: Bundle) -> list[str]:
+    """The summary as text, a fact a line."""
+    manifest = bundle.manifest
+    signer = bundle.signer or "nobody"
+    text = [
+        f"name        {manifest.name}",
+        f"format      {manifest.format}, {manifest.producer.name} {manifest.producer.version}",
+        f"signed by   {signer}",
+        f"targets     {', '.join(manifest.targets)}",
+        f"size        {bundle.size:,} bytes",
+        f"plan        {manifest.plan.plan:,} bytes, bound {manifest.plan.bound:,}, "
+        f"gap {manifest.plan.gap:.1%}",
+    ]
+    for name, entry in manifest.entries.items():
+        text.append(f"entry       {name} ({entry.role})")
+        text += [f"  input     {_tensor(tensor)}" for tensor in _few(entry.inputs)]
+        text += [f"  output    {_tensor(tensor)}" for tensor in _few(entry.outputs)]
+        stages = manifest.topology.get(name)
+        if stages is not None:
+            text.append(f"  stages    {sum(stages.ops.values())}, {len(stages.ops)} kinds")
+    for name in bundle.names():
+        text.append(f"member      {name}  {manifest.members[name].size:,} bytes")
+    total = sum(weight.size for weight in manifest.weights)
+    text.append(f"weights     {len(manifest.weights)}, {total:,} bytes")
+    return text
+
+
+def _entry(entry: EntryRecord) -> Json:
+    return {
+        "role": entry.role,
+        "inputs": {tensor.name: _type(tensor) for tensor in entry.inputs},
+        "outputs": {tensor.name: _type(tensor) for tensor in entry.outputs},
+    }
+
+
+def _few(tensors: tuple[TensorRecord, ...]) -> list[TensorRecord]:
+    """The tensors without the caches of later layers."""
+    return [tensor for tensor in tensors if not _is_later_cache(tensor.name)]
+
+
+def _is_later_cache(name: str) -> bool:
+    parts = name.split(".")
+    return parts[0] in ("past_key_values", "present") and len(parts) > 2 and parts[1] != "0"
+
+
+def _tensor(tensor: TensorRecord) -> str:
+    return f"{tensor.name}: {_type(tensor)}"
+
+
+def _type(tensor: TensorRecord) -> str:
+    return f"{tensor.dtype}[{', '.join(str(dim) for dim in tensor.shape)}]"
