@@ -1,0 +1,38 @@
+"""The dialects, and a context that knows them without importing them before they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from xdsl.context import Context
+from xdsl.ir import Dialect
+
+DIALECTS = {
+    "builtin": ("xdsl.dialects.builtin", "Builtin"),
+    "func": ("xdsl.dialects.func", "Func"),
+    "mllm": ("mllm_compiler.dialects.mllm", "Mllm"),
+    "onnx": ("mllm_compiler.dialects.onnx", "Onnx"),
+    "cpu": ("mllm_compiler.dialects.cpu", "Cpu"),
+}
+"""The module and the name of each dialect."""
+
+
+def dialect_factory(name: str) -> Callable[[], Dialect]:
+    """A function that imports a dialect of `DIALECTS` and answers with it."""
+    module, attribute = DIALECTS[name]
+
+    def load() -> Dialect:
+        dialect: Dialect = getattr(import_module(module), attribute)
+        return dialect
+
+    return load
+
+
+def make_context() -> Context:
+    """A context with every dialect registered; each is imported when a name of it is met."""
+    context = Context()
+    for name in DIALECTS:
+        context.register_dialect(name, dialect_factory(name))
+    context.load_registered_dialect("builtin")
+    return context

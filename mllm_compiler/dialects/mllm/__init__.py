@@ -1,0 +1,172 @@
+"""The `mllm` dialect: the contract between importers, passes and backends.
+
+Layouts are tokens-major ([batch, tokens, features]); every op is a contract whose docstring
+numbers the constraints that its verifier cites.
+"""
+
+from xdsl.ir import Dialect
+
+from mllm_compiler.dialects.dims import DimsAttr
+from mllm_compiler.dialects.mllm.attention import AttentionInterface, AttentionOp, CrossAttnOp
+from mllm_compiler.dialects.mllm.constants import (
+    LARGEST_CONSTANT,
+    BlobAttr,
+    ConstantOp,
+    WeightOp,
+    array_of,
+    constant_array,
+    constant_scalar,
+    dense_of,
+)
+from mllm_compiler.dialects.mllm.elementwise import (
+    BinaryOp,
+    CastOp,
+    CompareOp,
+    SelectOp,
+    UnaryOp,
+)
+from mllm_compiler.dialects.mllm.kinds import (
+    KIND_ATTRS,
+    Activation,
+    BinaryKind,
+    CompareKind,
+    Coordinates,
+    PoolKind,
+    ReduceKind,
+    ResizeMode,
+    UnaryKind,
+)
+from mllm_compiler.dialects.mllm.kv import KvAppendOp, KvViewOp
+from mllm_compiler.dialects.mllm.linear import EmbeddingOp, GatherOp, LinearOp, MatmulOp
+from mllm_compiler.dialects.mllm.mlp import GatedMlpOp, MlpOp
+from mllm_compiler.dialects.mllm.norm import LayerNormOp, ReduceOp, RmsNormOp, SoftmaxOp
+from mllm_compiler.dialects.mllm.pipeline import BoundAttr, CacheAttr, EdgeAttr, PipelineOp
+from mllm_compiler.dialects.mllm.position import AlibiOp, RopeOp
+from mllm_compiler.dialects.mllm.quant import DequantizeOp, QuantizeOp, RequantizeOp
+from mllm_compiler.dialects.mllm.shape import (
+    BroadcastOp,
+    ConcatOp,
+    IotaOp,
+    PadOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
+from mllm_compiler.dialects.mllm.tokens import TokenGatherOp, TokenImportanceOp, TopKOp
+from mllm_compiler.dialects.mllm.vision import ConvOp, PatchEmbedOp, PoolOp, ResizeOp
+
+OPS = [
+    WeightOp,
+    ConstantOp,
+    UnaryOp,
+    BinaryOp,
+    CompareOp,
+    SelectOp,
+    CastOp,
+    LinearOp,
+    MatmulOp,
+    EmbeddingOp,
+    GatherOp,
+    GatedMlpOp,
+    MlpOp,
+    LayerNormOp,
+    RmsNormOp,
+    SoftmaxOp,
+    ReduceOp,
+    AttentionOp,
+    CrossAttnOp,
+    RopeOp,
+    AlibiOp,
+    PatchEmbedOp,
+    ConvOp,
+    PoolOp,
+    ResizeOp,
+    ReshapeOp,
+    TransposeOp,
+    ConcatOp,
+    SliceOp,
+    BroadcastOp,
+    IotaOp,
+    PadOp,
+    KvAppendOp,
+    KvViewOp,
+    TokenImportanceOp,
+    TopKOp,
+    TokenGatherOp,
+    QuantizeOp,
+    DequantizeOp,
+    RequantizeOp,
+    PipelineOp,
+]
+"""The op classes, in the order of the dialect page."""
+
+ATTRIBUTES = [DimsAttr, BlobAttr, EdgeAttr, CacheAttr, BoundAttr, *KIND_ATTRS]
+"""The attribute classes."""
+
+Mllm = Dialect("mllm", OPS, ATTRIBUTES)
+"""The dialect, to load or register."""
+
+__all__ = [
+    "ATTRIBUTES",
+    "LARGEST_CONSTANT",
+    "OPS",
+    "Activation",
+    "AlibiOp",
+    "AttentionInterface",
+    "AttentionOp",
+    "BinaryKind",
+    "BinaryOp",
+    "BlobAttr",
+    "BoundAttr",
+    "BroadcastOp",
+    "CacheAttr",
+    "CastOp",
+    "CompareKind",
+    "CompareOp",
+    "ConcatOp",
+    "ConstantOp",
+    "ConvOp",
+    "Coordinates",
+    "CrossAttnOp",
+    "DequantizeOp",
+    "EdgeAttr",
+    "EmbeddingOp",
+    "GatedMlpOp",
+    "GatherOp",
+    "IotaOp",
+    "KvAppendOp",
+    "KvViewOp",
+    "LayerNormOp",
+    "LinearOp",
+    "MatmulOp",
+    "Mllm",
+    "MlpOp",
+    "PadOp",
+    "PatchEmbedOp",
+    "PipelineOp",
+    "PoolKind",
+    "PoolOp",
+    "QuantizeOp",
+    "ReduceKind",
+    "ReduceOp",
+    "RequantizeOp",
+    "ReshapeOp",
+    "ResizeMode",
+    "ResizeOp",
+    "RmsNormOp",
+    "RopeOp",
+    "SelectOp",
+    "SliceOp",
+    "SoftmaxOp",
+    "TokenGatherOp",
+    "TokenImportanceOp",
+    "TopKOp",
+    "TransposeOp",
+    "UnaryKind",
+    "UnaryOp",
+    "WeightOp",
+    "array_of",
+    "constant_array",
+    "constant_scalar",
+    "dense_of",
+]
