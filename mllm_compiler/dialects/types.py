@@ -66,14 +66,14 @@ def tensor_type(value: SSAValue) -> Tensor:
     Raises:
         TypeError: The value is no ranked tensor.
     """
-    if not isa(value.type, TensorType[Attribute]):
+    if not isa(value.type, Tensor):
         raise TypeError(f"a ranked tensor is expected, not {value.type}")
     return value.type
 
 
 def ranked(value: SSAValue) -> Tensor | None:
     """The type of a ranked tensor, None for anything else."""
-    return value.type if isa(value.type, TensorType[Attribute]) else None
+    return value.type if isa(value.type, Tensor) else None
 
 
 def shape_of(value: SSAValue) -> tuple[Dim, ...]:
@@ -98,7 +98,7 @@ def is_float(element: Attribute) -> bool:
 
 def is_integer(element: Attribute) -> bool:
     """Whether an element type is an integer of more than one bit."""
-    return isinstance(element, IntegerType) and element.width.data > 1
+    return isa(element, IntegerType) and element.width.data > 1
 
 
 def dtype_of(element: Attribute) -> np.dtype[np.generic]:

@@ -4,7 +4,7 @@ Layouts are tokens-major ([batch, tokens, features]); every op is a contract who
 numbers the constraints that its verifier cites.
 """
 
-from xdsl.ir import Dialect
+from xdsl.ir import Attribute, Dialect, Operation
 
 from mllm_compiler.dialects.dims import DimsAttr
 from mllm_compiler.dialects.mllm.attention import AttentionInterface, AttentionOp, CrossAttnOp
@@ -55,7 +55,7 @@ from mllm_compiler.dialects.mllm.shape import (
 from mllm_compiler.dialects.mllm.tokens import TokenGatherOp, TokenImportanceOp, TopKOp
 from mllm_compiler.dialects.mllm.vision import ConvOp, PatchEmbedOp, PoolOp, ResizeOp
 
-OPS = [
+OPS: list[type[Operation]] = [
     WeightOp,
     ConstantOp,
     UnaryOp,
@@ -100,7 +100,7 @@ OPS = [
 ]
 """The op classes, in the order of the dialect page."""
 
-ATTRIBUTES = [DimsAttr, BlobAttr, EdgeAttr, CacheAttr, BoundAttr, *KIND_ATTRS]
+ATTRIBUTES: list[type[Attribute]] = [DimsAttr, BlobAttr, EdgeAttr, CacheAttr, BoundAttr, *KIND_ATTRS]
 """The attribute classes."""
 
 Mllm = Dialect("mllm", OPS, ATTRIBUTES)

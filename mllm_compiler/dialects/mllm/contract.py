@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, f64, i64
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    f64,
+    i64,
+)
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
@@ -78,6 +87,16 @@ def number(value: float) -> FloatAttr:
 def integers(values: Sequence[int]) -> DenseArrayBase:
     """An array attribute of 64-bit integers."""
     return DenseArrayBase.from_list(i64, values)
+
+
+def int_list(array: DenseArrayBase) -> tuple[int, ...]:
+    """The values of an array attribute of integers."""
+    return tuple(cast(DenseArrayBase[IntegerType], array).get_values())
+
+
+def float_list(array: DenseArrayBase) -> tuple[float, ...]:
+    """The values of an array attribute of floating-point numbers."""
+    return tuple(cast(DenseArrayBase[AnyFloat], array).get_values())
 
 
 def given(**properties: Attribute | None) -> dict[str, Attribute]:

@@ -23,6 +23,7 @@ from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm.contract import (
     all_agree,
     check,
+    int_list,
     integer,
     integers,
     normal_axis,
@@ -201,7 +202,7 @@ class ReduceOp(IRDLOperation):
     @property
     def axis_list(self) -> tuple[int, ...]:
         """The axes as integers."""
-        return tuple(int(a) for a in self.axes.get_values())
+        return int_list(self.axes)
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""

@@ -25,6 +25,7 @@ from mllm_compiler.dialects.mllm.contract import (
     all_agree,
     broadcast_dims,
     check,
+    int_list,
     integer,
     integers,
     normal_axis,
@@ -98,7 +99,7 @@ class TransposeOp(IRDLOperation):
     @property
     def permutation(self) -> tuple[int, ...]:
         """The permutation as integers."""
-        return tuple(int(p) for p in self.perm.get_values())
+        return int_list(self.perm)
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
@@ -106,6 +107,10 @@ class TransposeOp(IRDLOperation):
         check(self, 1, sorted(perm) == list(range(len(dims))), f"perm {perm}, rank {len(dims)}")
         fits = all_agree(shape_of(self.result), [dims[p] for p in perm])
         check(self, 2, fits and element_of(self.x) == element_of(self.result), "the result type")
+
+
+def _without(dims: tuple[Dim, ...], axis: int) -> tuple[Dim, ...]:
+    return (*dims[:axis], *dims[axis + 1 :])
 
 
 @irdl_op_definition
@@ -144,7 +149,7 @@ class ConcatOp(IRDLOperation):
         for x in self.xs:
             dims = shape_of(x)
             fits = len(dims) == len(result) and element_of(x) == element_of(self.result)
-            fits &= all(agree(a, b) for i, (a, b) in enumerate(zip(dims, result)) if i != axis)
+            fits = fits and all_agree(_without(dims, axis), _without(result, axis))
             check(self, 2, fits, f"{tensor_type(x)} into {self.result.type}")
         total = sum((shape_of(x)[axis] for x in self.xs), start=Dim())
         check(self, 3, agree(total, result[axis]), f"{total} along axis {axis}")
@@ -192,7 +197,7 @@ class SliceOp(IRDLOperation):
     @property
     def step_list(self) -> tuple[int, ...]:
         """The steps as integers."""
-        return tuple(int(s) for s in self.steps.get_values())
+        return int_list(self.steps)
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
@@ -305,8 +310,7 @@ class PadOp(IRDLOperation):
     @property
     def amounts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Before and after as integers."""
-        before, after = self.before.get_values(), self.after.get_values()
-        return tuple(int(b) for b in before), tuple(int(a) for a in after)
+        return int_list(self.before), int_list(self.after)
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""

@@ -15,7 +15,7 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from mllm_compiler.dialects.dims import Dim, tensor_of
+from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
 from mllm_compiler.dialects.mllm.contract import agree, all_agree, check, integer, normal_axis
 from mllm_compiler.dialects.types import element_of, is_float, is_integer, rank_of, shape_of
 
@@ -112,7 +112,8 @@ class TopKOp(IRDLOperation):
         check(self, 1, 0 <= axis < len(dims), f"axis {axis} of a tensor of rank {len(dims)}")
         values, indices = shape_of(self.values), shape_of(self.indices)
         fits = all_agree(values, indices) and len(values) == len(dims)
-        fits &= all(agree(a, b) for i, (a, b) in enumerate(zip(dims, values)) if i != axis)
+        kept = (*dims[:axis], values[axis] if fits else UNKNOWN, *dims[axis + 1 :])
+        fits = fits and all_agree(kept, values)
         fits &= element_of(self.values) == element_of(self.x)
         check(self, 2, fits and element_of(self.indices) == i64, "values and indices")
 

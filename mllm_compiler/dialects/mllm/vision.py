@@ -27,7 +27,16 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from mllm_compiler.dialects.dims import Dim, tensor_of
-from mllm_compiler.dialects.mllm.contract import agree, all_agree, check, integer, integers, number
+from mllm_compiler.dialects.mllm.contract import (
+    agree,
+    all_agree,
+    check,
+    float_list,
+    int_list,
+    integer,
+    integers,
+    number,
+)
 from mllm_compiler.dialects.mllm.kinds import (
     Coordinates,
     CoordinatesAttr,
@@ -37,10 +46,6 @@ from mllm_compiler.dialects.mllm.kinds import (
     ResizeModeAttr,
 )
 from mllm_compiler.dialects.types import Tensor, element_of, is_float, rank_of, shape_of
-
-
-def _ints(array: DenseArrayBase) -> tuple[int, ...]:
-    return tuple(int(v) for v in array.get_values())
 
 
 def window_dims(
@@ -185,7 +190,7 @@ class ConvOp(IRDLOperation):
     @property
     def window(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Strides, pads and dilations as integers."""
-        return _ints(self.strides), _ints(self.pads), _ints(self.dilations)
+        return int_list(self.strides), int_list(self.pads), int_list(self.dilations)
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
@@ -257,7 +262,7 @@ class PoolOp(IRDLOperation):
     @property
     def window(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """Kernel, strides and pads as integers."""
-        return _ints(self.kernel), _ints(self.strides), _ints(self.pads)
+        return int_list(self.kernel), int_list(self.strides), int_list(self.pads)
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
@@ -323,4 +328,4 @@ class ResizeOp(IRDLOperation):
         fits = len(x) == len(result) == rank_of(self.x) and all_agree(x[:2], result[:2])
         fits &= element_of(self.x) == element_of(self.result) and is_float(element_of(self.x))
         check(self, 1, fits, "the result must have rank, batch, channels and type of x")
-        check(self, 2, len(self.scales.get_values()) in (0, len(x) - 2), "one scale an axis")
+        check(self, 2, len(float_list(self.scales)) in (0, len(x) - 2), "one scale an axis")
