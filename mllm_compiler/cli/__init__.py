@@ -1,0 +1,1 @@
+"""`mllmc` and `mllm-opt`: the command line."""
