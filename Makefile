@@ -1,0 +1,72 @@
+# make demo    compile a vision-language model from ONNX and let it describe two pictures
+# make test    the fast tests, under ten minutes on two cores
+# make check   style, types, architecture, lit, real models, sanitizers
+# make prove   the slow proofs: valgrind, every bit of a bundle, quality of the trained model
+# make bench   benchmarks; figures go to docs/figures/
+# make lint    ruff and pyright alone
+# make docs    write the generated pages of docs/
+# make clean   remove what was built, but not downloaded models
+#
+# Needs python3 >= 3.11, make and a C compiler; everything else goes into .venv by itself.
+
+PYTHON ?= python3
+BIN := .venv/bin
+JOBS ?= 2
+STAGE := .ci/stage
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+C_SOURCES := $(shell find runtime_stub -name '*.[ch]' -o -name CMakeLists.txt) $(wildcard CMakeLists.txt)
+PYTESTS := $(BIN)/python -m pytest -n $(JOBS)
+
+.PHONY: demo test check prove bench lint docs clean sanitize
+
+demo: .venv/runtime
+	@$(BIN)/python models/demo.py
+
+test: .venv/runtime
+	$(PYTESTS) -m "not slow and not vendor"
+
+lint: .venv/runtime
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+check: .venv/runtime
+	@$(STAGE) ruff $(BIN)/ruff check .
+	@$(STAGE) format $(BIN)/ruff format --check .
+	@$(STAGE) pyright $(BIN)/pyright
+	@$(STAGE) architecture $(BIN)/python -m pytest tests/architecture_test.py tests/docs_test.py
+	@$(STAGE) lit $(BIN)/lit -q tests
+	@$(STAGE) sanitizers $(MAKE) --no-print-directory sanitize
+	@$(STAGE) slow-tests $(PYTESTS) -m "slow and not vendor" --durations=10
+
+sanitize: .venv/runtime
+	$(BIN)/cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMLLM_SANITIZE=ON -DMLLM_TESTS=ON
+	$(BIN)/cmake --build build/sanitize -j $(JOBS)
+	$(BIN)/ctest --test-dir build/sanitize --output-on-failure -j $(JOBS)
+
+prove: .venv/runtime
+	$(PYTESTS) --durations=20
+	$(BIN)/python models/meeting-vlm/evaluate.py
+
+bench: .venv/runtime
+	$(BIN)/python tests/benchmarks/memory.py --json docs/figures/memory.json
+	$(BIN)/python tests/benchmarks/speed.py --json docs/figures/speed.json
+
+docs: .venv/runtime
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf build .venv demo .pytest_cache .ruff_cache
+
+# Each file below is a stamp: the second run does nothing.
+.venv/dependencies: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/runtime
+
+.venv/runtime: .venv/dependencies $(C_SOURCES)
+	$(BIN)/pip install --quiet --no-deps --editable .
+	@touch $@
