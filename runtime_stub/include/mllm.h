@@ -220,6 +220,46 @@ mllm_status mllm_session_cache_read(const mllm_session *session, uint32_t cache,
                                     mllm_kv_kind kind, float *data, uint32_t tokens,
                                     mllm_error *error);
 
+/* ---- Bundle: a verified .mllm_bundle, mapped ------------------------------------------------------ */
+
+typedef struct mllm_bundle mllm_bundle;
+
+typedef struct mllm_key {
+  uint8_t bytes[32]; /* an Ed25519 public key */
+} mllm_key;
+
+enum {
+  MLLM_ALLOW_UNSIGNED = 1,   /* no signature, or an unknown signer, is accepted */
+  MLLM_ALREADY_VERIFIED = 2, /* the caller has: neither signature nor digests are checked */
+};
+
+typedef struct mllm_bundle_options {
+  const mllm_key *trusted; /* whose bundles are believed */
+  size_t n_trusted;
+  uint32_t flags;   /* MLLM_ALLOW_UNSIGNED | MLLM_ALREADY_VERIFIED */
+  uint32_t threads; /* for the digests; 0: one per core */
+} mllm_bundle_options;
+
+/* Maps a bundle and proves that every byte of it is what a trusted key signed. options may be NULL:
+ * then nobody is trusted. On failure *bundle is NULL and the error names the member or region. */
+mllm_status mllm_bundle_open(const char *path, const mllm_bundle_options *options,
+                             mllm_bundle **bundle, mllm_error *error);
+void mllm_bundle_close(mllm_bundle *bundle);
+/* A member's bytes, in the mapping; NULL where there is none. */
+const void *mllm_bundle_member(const mllm_bundle *bundle, const char *name, size_t *bytes);
+/* Creates the model of target "c" over the mapped weights; the bundle outlives it. */
+mllm_status mllm_bundle_model(const mllm_bundle *bundle, const mllm_model_options *options,
+                              mllm_model **model, mllm_error *error);
+
+/* Reads a trust file: a public key of 64 hexadecimal digits a line. path NULL: the user's own,
+ * $XDG_CONFIG_HOME/mllm-compiler/trust or ~/.config/mllm-compiler/trust, which may be absent. At
+ * most capacity keys are stored, *count says how many there are. */
+mllm_status mllm_trust_read(const char *path, mllm_key *keys, size_t capacity, size_t *count,
+                            mllm_error *error);
+
+/* What a user can do about an error code, as a clause; "" where nothing is known. */
+const char *mllm_remedy(const char *code);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

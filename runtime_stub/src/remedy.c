@@ -1,0 +1,37 @@
+/* What to do about an error, by its code: the remedies of docs/errors.md in a few words. */
+#include <string.h>
+
+#include "mllm.h"
+
+typedef struct remedy {
+  const char *code;
+  const char *text;
+} remedy;
+
+static const remedy remedies[] = {
+    {"MLC-B001", "copy or compile the bundle again"},
+    {"MLC-B002", "copy or compile the bundle again"},
+    {"MLC-B003", "copy or compile the bundle again"},
+    {"MLC-B004", "copy or compile the bundle again"},
+    {"MLC-B005", "mllmc bundle sign, or --allow-unsigned"},
+    {"MLC-B006", "add it to the trust file if you know whose it is"},
+    {"MLC-B007", "copy or compile the bundle again"},
+    {"MLC-B008", "upgrade mllm-compiler"},
+    {"MLC-B009", "upgrade the runtime, or compile again with this version"},
+    {"MLC-B010", "compile with --target c"},
+    {"MLC-B012", "one key a line"},
+    {"MLC-B013", "compile the model again"},
+    {"MLC-U005", "check the path"},
+    {"MLC-X020", "install libcrypto's headers and build again"},
+    {"MLC-X021", "check the model's model.toml and compile again"},
+    {"MLC-X022", "shorten the prompt, or ask for fewer tokens"},
+    {"MLC-X023", "use a P6 PPM or a uint8 npy image of shape [height, width, 3]"},
+    {"MLC-X024", "use a 16-bit PCM WAV file with one or two channels"},
+    {"MLC-X025", "see which inputs the model takes with mllmc bundle inspect"},
+};
+
+const char *mllm_remedy(const char *code) {
+  for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
+    if (strcmp(remedies[i].code, code) == 0) return remedies[i].text;
+  return "";
+}
