@@ -64,6 +64,10 @@ class Graph:
         self._renamed[value] = name
         self._outputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
 
+    def sort_outputs(self, *, first: str) -> None:
+        """Put one output in front of the others."""
+        self._outputs.sort(key=lambda value: value.name != first)
+
     def weight(self, name: str) -> str:
         """Return a weight as a value; it becomes an initialiser of the graph."""
         if name not in self._weights:
