@@ -52,12 +52,14 @@ mllm_status mllm_bundle_head(const mllm_mapping *file, mllm_member *first, size_
   size_t count = mllm_zip_local(file->bytes, file->size, 0, &claims[0]) ? 1 : 0;
   uint64_t directory = 0;
   const size_t listed = mllm_zip_listed(file->bytes, file->size, &directory);
-  if (listed > 0 && !lists(file, directory, listed, MLLM_MANIFEST))
+  if (count == 0 && listed == 0)
+    return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, "not a bundle");
+  const bool found = count > 0 && mllm_zip_is(&claims[0], MLLM_MANIFEST);
+  if (!found && (listed == 0 || !lists(file, directory, listed, MLLM_MANIFEST)))
     return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_MISSING,
                      "member '" MLLM_MANIFEST "' is missing");
   uint64_t at = directory;
   if (listed > 0 && mllm_zip_next(file->bytes, file->size, &at, &claims[count])) count++;
-  if (count == 0) return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, "not a bundle");
   mllm_status status = find_manifest(file, claims, count, &first[0], error);
   if (status != MLLM_OK) return status;
   *n_first = 1;

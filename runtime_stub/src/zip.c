@@ -119,44 +119,50 @@ static bool same_central(const uint8_t *bytes, size_t size, uint64_t at,
          same(bytes, size, at + CENTRAL, member->name, member->name_size);
 }
 
-static mllm_status broken(mllm_error *error, const char *before, const mllm_member *member,
-                          bool cut) {
-  const char *form = cut ? "the file ends inside %s'%.*s'" : "%s'%.*s' was changed";
-  return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, form, before, (int)member->name_size,
-                   member->name);
+/* A region that differs: `kind` names it, with the member's name where it belongs to one. */
+static mllm_status broken(mllm_error *error, const char *kind, const mllm_member *member,
+                          size_t size, uint64_t end, uint64_t total) {
+  const int name_size = member == NULL ? 0 : (int)member->name_size;
+  const char *name = member == NULL ? "" : member->name, *quote = member == NULL ? "" : "'";
+  if (size >= end)
+    return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, "%s%s%.*s%s was changed", kind, quote,
+                     name_size, name, quote);
+  return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT,
+                   "the file ends inside %s%s%.*s%s: %zu bytes of %llu", kind, quote, name_size,
+                   name, quote, size, (unsigned long long)total);
 }
 
 static mllm_status check_member(const uint8_t *bytes, size_t size, const mllm_member *member,
-                                mllm_error *error) {
+                                uint64_t total, mllm_error *error) {
   const uint64_t head_end = member->header + LOCAL + member->name_size + EXTRA;
-  if (size < head_end || !same_local(bytes, size, member))
-    return broken(error, "local header of member ", member, size < head_end);
+  const uint64_t end = member->data + member->size;
+  if (!same_local(bytes, size, member))
+    return broken(error, "local header of member ", member, size, head_end, total);
   if (!zeros(bytes, size, head_end, member->data))
-    return broken(error, "padding before member ", member, size < member->data);
-  if (size < member->data + member->size) return broken(error, "member ", member, true);
-  return MLLM_OK;
+    return broken(error, "padding before member ", member, size, member->data, total);
+  return size >= end ? MLLM_OK : broken(error, "member ", member, size, end, total);
 }
 
 mllm_status mllm_zip_check(const uint8_t *bytes, size_t size, const mllm_member *members,
                            size_t count, mllm_error *error) {
+  const uint64_t total = mllm_zip_total(members, count);
   for (size_t i = 0; i < count; i++) {
-    const mllm_status status = check_member(bytes, size, &members[i], error);
+    const mllm_status status = check_member(bytes, size, &members[i], total, error);
     if (status != MLLM_OK) return status;
   }
   const uint64_t start = members[count - 1].data + members[count - 1].size;
   uint64_t at = start;
   for (size_t i = 0; i < count; i++) {
     if (!same_central(bytes, size, at, &members[i]))
-      return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, "central directory was changed");
+      return broken(error, "central directory", NULL, size, total - END, total);
     at += CENTRAL + members[i].name_size;
   }
   uint8_t end[END] = {0};
   put16(put16(put32(end, END_MAGIC) + 4, count), count);
   put32(put32(end + 12, at - start), start);
   if (!same(bytes, size, at, end, END))
-    return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, "end record was changed");
-  if (size > at + END)
-    return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, "%llu bytes follow the end record",
-                     (unsigned long long)(size - at - END));
-  return MLLM_OK;
+    return broken(error, "end record", NULL, size, total, total);
+  if (size == total) return MLLM_OK;
+  return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_LAYOUT, "%llu bytes follow the end record",
+                   (unsigned long long)(size - total));
 }
