@@ -61,4 +61,20 @@ CODES: dict[str, ErrorCode] = {
         "tensors or text)",
         remedy="Leave one of them out.",
     ),
+    "MLC-U008": ErrorCode(
+        title="The IR does not parse",
+        exit=1,
+        cause="A `.mlir` file has text that is no operation, type or attribute of the dialects.",
+        example="dump.mlir:3:8: error: expected '>' [MLC-U008] (docs/dialects.md shows how each "
+        "operation is written)",
+        remedy="Look at the line and column; `docs/dialects.md` shows how each operation is "
+        "written.",
+    ),
+    "MLC-U009": ErrorCode(
+        title="A pass refuses the IR",
+        exit=1,
+        cause="A pass of xDSL's own says that it cannot be applied to the module.",
+        example="mllm-opt: error: function main not found [MLC-U009]",
+        remedy="Read what the pass says; `mllm-opt --print-ir-after-all` shows what it was given.",
+    ),
 }

@@ -1,0 +1,139 @@
+"""`mllm-opt`: reads a module, runs passes, prints the module; `xdsl-opt` plus ours."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, NoReturn
+
+import click
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
+from xdsl.xdsl_opt_main import xDSLOptMain
+
+from mllm_compiler.bundle.files import file_error
+from mllm_compiler.cli.faults import guarded, say
+from mllm_compiler.dialects import DIALECTS, dialect_factory
+from mllm_compiler.dialects.verify import verify
+from mllm_compiler.errors import CompileError
+from mllm_compiler.pipelines import PASSES, PIPELINES, check_pass, pass_class, pass_names
+
+NAME = "mllm-opt"
+
+
+class MllmOpt(xDSLOptMain):
+    """The driver: our dialects, passes and pipelines, and dumps that go to stderr or files."""
+
+    def register_all_dialects(self) -> None:
+        """Registers the dialects of xDSL and ours, each imported on first use."""
+        super().register_all_dialects()
+        known = set(self.ctx.registered_dialect_names)
+        for name in DIALECTS.keys() - known:
+            self.ctx.register_dialect(name, dialect_factory(name))
+
+    def register_all_passes(self) -> None:
+        """Registers the passes of xDSL and ours."""
+        super().register_all_passes()
+        for name in PASSES:
+            self.register_pass(name, partial(pass_class, name))
+
+    def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
+        """Adds our options."""
+        super().register_all_arguments(arg_parser)
+        arg_parser.prog = NAME
+        arg_parser.error = _wrong_usage
+        arg_parser.add_argument(
+            "--pipeline", help=f"run a named pipeline first: {', '.join(sorted(PIPELINES))}"
+        )
+        arg_parser.add_argument(
+            "--print-ir-after-all", action="store_true", help="print each pass's result on stderr"
+        )
+        arg_parser.add_argument(
+            "--dump-dir", type=Path, help="write each pass's result to DIR/NN-pass.mlir"
+        )
+
+    def get_input_stream(self) -> tuple[IO[bytes], str]:
+        """Opens the input; whatever it is called, it holds a module."""
+        if self.args.input_file in (None, "-"):
+            return sys.stdin.buffer, "mlir"
+        return Path(self.args.input_file).open("rb"), "mlir"
+
+    def setup_pipeline(self) -> None:
+        """Resolves names before anything runs; an unknown one is a located line."""
+        spec = ",".join(filter(None, [self._named_pipeline(), self.args.passes]))
+        try:
+            for wanted in parse_pipeline(spec):
+                check_pass(wanted.name, self.available_passes, NAME)
+            self.pipeline = PassPipeline.parse_spec(self.available_passes, spec, self._after)
+        except ArgSpecParseError as fault:
+            raise _bad_spec(str(fault).strip().splitlines()[-1]) from None
+        except ValueError as fault:
+            raise _bad_spec(str(fault)) from None
+
+    def _named_pipeline(self) -> str:
+        wanted = self.args.pipeline
+        if wanted is None:
+            return ""
+        check_pass(wanted, PIPELINES, f"{NAME} --pipeline")
+        return ",".join(pass_names(wanted))
+
+    def _after(
+        self, previous: ModulePass | None, module: ModuleOp, following: ModulePass | None
+    ) -> None:
+        if not self.args.disable_verify:
+            verify(module)
+        if previous is None:
+            return
+        if self.args.print_ir_after_all:
+            say(f"// -----// IR Dump After {previous.name} //----- //\n{module}\n")
+        if self.args.dump_dir is not None:
+            self.args.dump_dir.mkdir(parents=True, exist_ok=True)
+            number = self.pipeline.passes.index(previous) + 1
+            path: Path = self.args.dump_dir / f"{number:02d}-{previous.name}.mlir"
+            path.write_text(f"{module}\n", encoding="utf-8")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command line; the answer is the exit status."""
+    return guarded(NAME, lambda: _run(arguments), arguments)
+
+
+def main() -> None:
+    """The program `mllm-opt`."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        MllmOpt(description="Run passes over a module.", args=list(arguments)).run()
+    except ParseError as fault:
+        raise CompileError(
+            "MLC-U008",
+            fault.msg.strip().splitlines()[0],
+            location=str(fault.span.get_location()),
+            remedy="docs/dialects.md shows how each operation is written",
+        ) from None
+    except DiagnosticException as fault:
+        raise CompileError("MLC-U009", str(fault).strip().splitlines()[-1], location=NAME) from None
+    except BrokenPipeError:
+        raise
+    except UnicodeDecodeError as fault:
+        text = f"byte {fault.start} is not UTF-8 text"
+        raise CompileError("MLC-U008", text, remedy="give a .mlir file") from None
+    except OSError as fault:
+        raise file_error(fault, Path(str(fault.filename or "stdin"))) from None
+    return 0
+
+
+def _bad_spec(message: str) -> CompileError:
+    remedy = "write passes as name{option=value},name"
+    return CompileError("MLC-U004", message, location=f"{NAME} -p", remedy=remedy)
+
+
+def _wrong_usage(message: str) -> NoReturn:
+    raise click.UsageError(message)

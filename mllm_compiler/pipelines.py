@@ -1,0 +1,101 @@
+"""The pipelines: which passes run, in which order, and what holds after each stage."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from xdsl.passes import ModulePass
+
+from mllm_compiler.errors import CompileError
+
+PASSES = (
+    "infer-shapes",
+    "fold-constants",
+    "lift-onnx",
+    "split-language-model",
+    "lower-to-cpu",
+    "plan-memory",
+)
+"""Every pass of `mllm_compiler/passes/`, by its command-line name."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a pipeline.
+
+    Attributes:
+        passes: The passes, in order.
+        holds: What is true of the module afterwards.
+    """
+
+    passes: tuple[str, ...]
+    holds: str
+
+
+SHAPES = Stage(
+    ("infer-shapes", "fold-constants"),
+    "every value has a type with symbolic dims; what depends on weights alone is a weight",
+)
+LIFT = Stage(("lift-onnx",), "no onnx op is left; the module is in the mllm dialect")
+SPLIT = Stage(("split-language-model",), "a language model has the entries prefill and decode")
+LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
+PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")
+
+PIPELINES: dict[str, tuple[Stage, ...]] = {
+    "lift": (SHAPES, LIFT),
+    "numpy": (SHAPES, LIFT),
+    "c": (SHAPES, LIFT, SPLIT, LOWER, PLAN),
+}
+"""Pipelines by name; those of targets have the target's name."""
+
+TARGETS = ("c", "numpy")
+"""The backends that `--target` names."""
+
+
+def pass_class(name: str) -> type[ModulePass]:
+    """The class of a pass: `FuseGeglu` of `passes/fuse_geglu.py` for `fuse-geglu`."""
+    module = import_module(f"mllm_compiler.passes.{name.replace('-', '_')}")
+    return cast("type[ModulePass]", getattr(module, class_name(name)))
+
+
+def class_name(name: str) -> str:
+    """The name of a pass's class."""
+    return "".join(word.capitalize() for word in name.split("-"))
+
+
+def pass_names(pipeline: str) -> tuple[str, ...]:
+    """The passes of a pipeline in order."""
+    return tuple(name for stage in PIPELINES[pipeline] for name in stage.passes)
+
+
+def check_target(target: str, where: str) -> None:
+    """Refuses a target that does not exist.
+
+    Raises:
+        CompileError: `MLC-U002`.
+    """
+    if target not in TARGETS:
+        raise CompileError(
+            "MLC-U002",
+            f"unknown target '{target}'",
+            location=where,
+            remedy=f"targets: {', '.join(TARGETS)}",
+        )
+
+
+def check_pass(name: str, known: Iterable[str], where: str) -> None:
+    """Refuses a pass that a pipeline does not have.
+
+    Raises:
+        CompileError: `MLC-U004`, with the nearest one.
+    """
+    names = list(known)
+    if name in names:
+        return
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"passes: {', '.join(names)}"
+    raise CompileError("MLC-U004", f"no pass '{name}' here", location=where, remedy=hint)

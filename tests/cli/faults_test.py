@@ -1,0 +1,97 @@
+"""How commands end: statuses, one line, and reports that name nothing private."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+
+from mllm_compiler.cli.faults import guarded
+from mllm_compiler.cli.main import COMMANDS, command_group
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLLM_CACHE", str(tmp_path / "cache"))
+
+
+def fail_with(fault: BaseException) -> None:
+    raise fault
+
+
+def test_a_fault_of_ours_is_70_with_a_report_without_private_data(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    words = ["run", "secret.mllm_bundle", "--prompt", "my secret", "--image=secret.png"]
+    status = guarded("mllmc", lambda: fail_with(KeyError("secret name")), words)
+    line = capsys.readouterr().err
+    assert status == 70
+    assert line.count("\n") == 1
+    assert "KeyError at faults_test.py" in line
+    assert "[MLC-F000]" in line
+    (report,) = (tmp_path / "cache" / "reports").iterdir()
+    text = report.read_text()
+    assert "--prompt --image" in text
+    assert "KeyError" in text
+    assert "secret" not in text
+    assert str(tmp_path) not in text
+
+
+def test_a_fault_is_told_even_where_no_report_can_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MLLM_CACHE", str(tmp_path / "file"))
+    assert guarded("mllmc", lambda: fail_with(KeyError("x")), []) == 70
+    assert "no report could be saved" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [(KeyboardInterrupt(), 130), (click.Abort(), 130), (click.exceptions.Exit(3), 3)],
+)
+def test_other_ends(fault: BaseException, status: int) -> None:
+    assert guarded("mllmc", lambda: fail_with(fault), []) == status
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_is_its_own(name: str) -> None:
+    entry = COMMANDS[name]
+    command = getattr(import_module(entry.module), entry.attribute)
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    assert command.get_short_help_str(100) == entry.help
+
+
+def test_help_lists_every_command_without_importing_one() -> None:
+    code = "import sys; from mllm_compiler.cli.main import run; run(['--help']); "
+    code += "print([name for name in ('numpy', 'xdsl', 'onnx', 'rich') if name in sys.modules])"
+    start = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert time.perf_counter() - start < 5
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    code = "import sys; sys.argv = ['mllmc', '--help']; "
+    code += "from mllm_compiler.cli.main import main; main()"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert "Traceback" not in done.stderr
+
+
+def test_the_group_is_called_mllmc() -> None:
+    assert command_group().name == "mllmc"
