@@ -132,7 +132,12 @@ def _class_of(name: str, history: tuple[Schema, ...]) -> type[OnnxOp]:
     outputs = _merged([s.outputs for s in history], min(s.min_outputs for s in history))
     segmented = (_is_segmented(inputs), _is_segmented(outputs))
     attributes = {a.name: a for s in history for a in s.attributes.values()}
-    graphs = tuple(sorted(n for n, a in attributes.items() if a.kind == "graph"))
+    graphs = tuple(
+        sorted(
+            (n for n, a in attributes.items() if a.kind == "graph"),
+            key=lambda n: (n != "then_branch", n),
+        )
+    )
     members: dict[str, Any] = {}
     for formal in inputs:
         members[_field(members, formal.name)] = _OPERAND_DEFS[formal.option](Attribute)

@@ -1,0 +1,28 @@
+"""Reads ONNX models into the `onnx` dialect; weights stay mapped in their files."""
+
+from mllm_compiler.importer.model_toml import (
+    AudioSpec,
+    CacheSpec,
+    DimSpec,
+    GenerationSpec,
+    GraphSpec,
+    ImageSpec,
+    ModelSpec,
+    TextSpec,
+    read_model_spec,
+)
+from mllm_compiler.importer.pipeline import Imported, import_model
+
+__all__ = [
+    "AudioSpec",
+    "CacheSpec",
+    "DimSpec",
+    "GenerationSpec",
+    "GraphSpec",
+    "ImageSpec",
+    "Imported",
+    "ModelSpec",
+    "TextSpec",
+    "import_model",
+    "read_model_spec",
+]

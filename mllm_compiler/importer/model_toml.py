@@ -1,0 +1,238 @@
+"""What a `model.toml` says: the graphs of a model, how they are tied, what goes in and comes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.typed_toml import load_toml, typed, wrong
+
+ROLES: Final = (
+    "encoder",
+    "projector",
+    "decoder",
+    "decoder-with-past",
+    "language-model",
+    "graph",
+)
+"""What a graph can be in a pipeline."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheSpec:
+    """Which inputs and outputs of a graph are its cache; the names have `{layer}`.
+
+    Attributes:
+        key: The inputs that hold past keys.
+        value: The inputs that hold past values.
+        out: The outputs; `{kind}` is `key` or `value`.
+    """
+
+    key: str
+    value: str
+    out: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSpec:
+    """One ONNX file of the model.
+
+    Attributes:
+        file: The file, beside `model.toml`.
+        role: What the graph is in the pipeline.
+        inputs: Inputs that are outputs of other graphs: `vision.last_hidden_state`.
+        cache: The names of its cache.
+    """
+
+    file: str
+    role: str = "graph"
+    inputs: Mapping[str, str] = field(default_factory=dict[str, str])
+    cache: CacheSpec | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DimSpec:
+    """The bound of a symbolic dimension."""
+
+    max: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSpec:
+    """How text goes in and comes out.
+
+    Attributes:
+        tokenizer: A `tokenizer.json`.
+        embedding: `graph:weight`, the table that the runtime looks tokens up in.
+        template: A chat template (Jinja).
+        image_token: The token that image features take the place of.
+        stop: Tokens that end an answer.
+        prompt: What is asked where the user gives no prompt.
+    """
+
+    tokenizer: str
+    embedding: str | None = None
+    template: str | None = None
+    image_token: str | None = None
+    stop: tuple[int, ...] = ()
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSpec:
+    """How pixels go in: resized to `size` (height, width), then (x / 255 - mean) / std."""
+
+    size: tuple[int, int]
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioSpec:
+    """How sound goes in: log mel bands of a window of `window_s` seconds."""
+
+    rate: int
+    n_fft: int
+    hop: int
+    mels: int
+    window_s: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationSpec:
+    """How an answer is generated.
+
+    Attributes:
+        forced_prompt: Tokens that every answer starts with.
+        suppress: Tokens that are never chosen.
+        begin_suppress: Tokens that are not chosen first.
+        max_new_tokens: The longest answer.
+    """
+
+    forced_prompt: tuple[int, ...] = ()
+    suppress: tuple[int, ...] = ()
+    begin_suppress: tuple[int, ...] = ()
+    max_new_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A model: its graphs, how they are tied, what goes in and comes out.
+
+    Attributes:
+        folder: Where the files lie.
+        source: The file that said so, for messages.
+    """
+
+    name: str
+    licence: str = ""
+    graphs: Mapping[str, GraphSpec]
+    dims: Mapping[str, DimSpec] = field(default_factory=dict[str, DimSpec])
+    text: TextSpec | None = None
+    image: ImageSpec | None = None
+    audio: AudioSpec | None = None
+    generation: GenerationSpec | None = None
+    folder: Path = field(default=Path(), metadata={"key": False})
+    source: str = field(default="model.toml", metadata={"key": False})
+
+
+def read_model_spec(path: Path) -> ModelSpec:
+    """The specification of a `model.toml`, of the folder that holds one, or of a bare ONNX file.
+
+    Raises:
+        CompileError: It cannot be read, has an unknown key, or names what is not there.
+    """
+    if path.is_dir():
+        if not (path / "model.toml").is_file():
+            raise CompileError(
+                "MLC-I003",
+                "the folder has no model.toml",
+                location=str(path),
+                remedy="give an .onnx file or a model.toml",
+            )
+        path = path / "model.toml"
+    if path.suffix != ".toml":
+        return _of_one_file(path)
+    table = load_toml(path)
+    spec = typed(ModelSpec, table, file=path.name)
+    for name, value in (("folder", path.parent), ("source", path.name)):
+        object.__setattr__(spec, name, value)
+    _check_graphs(spec)
+    _check_text(spec)
+    return spec
+
+
+def graph_name(stem: str) -> str:
+    """A file's stem as the name of a graph."""
+    name = re.sub(r"\W", "_", stem)
+    return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
+
+
+def _of_one_file(path: Path) -> ModelSpec:
+    graph = GraphSpec(file=path.name)
+    return ModelSpec(
+        name=path.stem,
+        graphs={graph_name(path.stem): graph},
+        folder=path.parent,
+        source=path.name,
+    )
+
+
+def _check_graphs(spec: ModelSpec) -> None:
+    if not spec.graphs:
+        raise wrong(spec.source, "graphs", "the model has no graph", "add a [graphs.NAME] table")
+    for name, graph in spec.graphs.items():
+        at = f"graphs.{name}"
+        if graph_name(name) != name:
+            raise wrong(spec.source, at, f"'{name}' is no name", "use letters, digits and _")
+        if graph.role not in ROLES:
+            near = get_close_matches(graph.role, ROLES, n=1, cutoff=0.0)[0]
+            message = f"unknown role '{graph.role}'"
+            raise wrong(spec.source, f"{at}.role", message, f"did you mean '{near}'?")
+        if not (spec.folder / graph.file).is_file():
+            raise CompileError(
+                "MLC-I003",
+                f"there is no file '{graph.file}'",
+                location=f"{spec.source}: {at}.file",
+                remedy="build or copy the model's files into the folder of model.toml",
+            )
+        for key, producer in graph.inputs.items():
+            _check_reference(spec, f"{at}.inputs.{key}", producer.split(".", 1)[0])
+        for part in ("key", "value", "out"):
+            if graph.cache is not None and "{layer}" not in getattr(graph.cache, part):
+                raise wrong(
+                    spec.source, f"{at}.cache.{part}", "the name lacks {layer}", "add {layer}"
+                )
+
+
+def _check_text(spec: ModelSpec) -> None:
+    if spec.text is None:
+        return
+    for key in ("tokenizer", "template"):
+        name = getattr(spec.text, key)
+        if name is not None and not (spec.folder / name).is_file():
+            raise CompileError(
+                "MLC-I003",
+                f"there is no file '{name}'",
+                location=f"{spec.source}: text.{key}",
+                remedy="build or copy the model's files into the folder of model.toml",
+            )
+    if spec.text.embedding is not None:
+        _check_reference(spec, "text.embedding", spec.text.embedding.split(":", 1)[0])
+
+
+def _check_reference(spec: ModelSpec, at: str, graph: str) -> None:
+    if graph in spec.graphs:
+        return
+    near = get_close_matches(graph, list(spec.graphs), n=1, cutoff=0.0)[0]
+    raise CompileError(
+        "MLC-I023",
+        f"there is no graph '{graph}'",
+        location=f"{spec.source}: {at}",
+        remedy=f"did you mean '{near}'?",
+    )

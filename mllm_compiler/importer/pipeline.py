@@ -1,0 +1,140 @@
+"""The module of a whole model: a function a graph, and the pipeline that ties them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute
+from xdsl.utils.hints import isa
+
+from mllm_compiler.dialects.dims import dims_of
+from mllm_compiler.dialects.mllm import BoundAttr, CacheAttr, EdgeAttr, PipelineOp
+from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.graph import import_graph
+from mllm_compiler.importer.model_toml import CacheSpec, ModelSpec, read_model_spec
+from mllm_compiler.importer.read import read_model
+from mllm_compiler.importer.tensors import Tensors
+from mllm_compiler.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model in the `onnx` dialect.
+
+    Attributes:
+        module: A function for each graph, and the pipeline.
+        store: The bytes of its weights.
+        spec: What `model.toml` said of it.
+    """
+
+    module: ModuleOp
+    store: WeightStore
+    spec: ModelSpec
+
+
+def import_model(
+    model: Path | str | ModelSpec, *, simplify: bool = False, store: WeightStore | None = None
+) -> Imported:
+    """Reads an `.onnx` file, a `model.toml`, a folder that holds one, or a specification.
+
+    Args:
+        model: The model.
+        simplify: Run onnxsim over each graph first; it copies the weights and loses names.
+        store: Where weights are registered; a new one where none is given.
+
+    Raises:
+        CompileError: The model cannot be read; the error names the file and the place in it.
+    """
+    spec = model if isinstance(model, ModelSpec) else read_model_spec(Path(model))
+    store = store or WeightStore()
+    functions: dict[str, FuncOp] = {}
+    for name, graph in spec.graphs.items():
+        file = spec.folder / graph.file
+        if simplify:
+            from mllm_compiler.importer.simplify import simplified
+
+            file = simplified(file, store)
+        tensors = Tensors(file, store)
+        functions[name] = import_graph(read_model(file), tensors, name=name, role=graph.role)
+        store.release()
+    pipeline = PipelineOp(
+        "pipeline" if "pipeline" not in functions else "_pipeline",
+        edges=[edge for name in functions for edge in _edges(spec, name, functions)],
+        caches=[cache for name in functions for cache in _caches(spec, name, functions[name])],
+        bounds=_bounds(spec, functions.values()),
+    )
+    return Imported(ModuleOp([*functions.values(), pipeline]), store, spec)
+
+
+def _names(attributes: ArrayAttr[DictionaryAttr] | None) -> list[str]:
+    names = [d.data["mllm.name"] for d in attributes or ()]
+    return [n.data for n in names if isinstance(n, StringAttr)]
+
+
+def _edges(spec: ModelSpec, consumer: str, functions: dict[str, FuncOp]) -> Iterator[EdgeAttr]:
+    at = f"{spec.source}: graphs.{consumer}.inputs"
+    inputs = _names(functions[consumer].arg_attrs)
+    for pattern, reference in spec.graphs[consumer].inputs.items():
+        producer, _, output = reference.partition(".")
+        outputs = _names(functions[producer].res_attrs)
+        layers = range(len(inputs)) if "{layer}" in pattern else range(1)
+        for layer in layers:
+            name, source = (s.replace("{layer}", str(layer)) for s in (pattern, output))
+            if layer and name not in inputs:
+                break
+            _known(name, inputs, f"{at}.{pattern}", f"graph '{consumer}' has no input")
+            _known(source, outputs, f"{at}.{pattern}", f"graph '{producer}' has no output")
+            yield EdgeAttr.of(consumer, name, producer, source)
+
+
+def _caches(spec: ModelSpec, name: str, function: FuncOp) -> Iterator[CacheAttr]:
+    cache = spec.graphs[name].cache
+    if cache is None:
+        return
+    inputs, outputs = _names(function.arg_attrs), _names(function.res_attrs)
+    at = f"{spec.source}: graphs.{name}.cache"
+    layers = 0
+    while _out(cache, layers, "key") in outputs:
+        layers += 1
+    for layer in range(max(layers, 1)):
+        for kind in ("key", "value"):
+            _known(_out(cache, layer, kind), outputs, f"{at}.out", "the graph has no output")
+        if spec.graphs[name].role == "decoder":
+            continue
+        for kind, pattern in (("key", cache.key), ("value", cache.value)):
+            past = pattern.replace("{layer}", str(layer))
+            _known(past, inputs, f"{at}.{kind}", "the graph has no input")
+    yield CacheAttr.of(name, cache.key, cache.value, cache.out, layers)
+
+
+def _out(cache: CacheSpec, layer: int, kind: str) -> str:
+    return cache.out.replace("{layer}", str(layer)).replace("{kind}", kind)
+
+
+def _known(name: str, known: Sequence[str], at: str, message: str) -> None:
+    if name in known:
+        return
+    near = get_close_matches(name, known, n=1, cutoff=0.0)
+    remedy = f"did you mean '{near[0]}'?" if near else "it has none at all"
+    raise CompileError("MLC-I023", f"{message} '{name}'", location=at, remedy=remedy)
+
+
+def _bounds(spec: ModelSpec, functions: Iterable[FuncOp]) -> list[BoundAttr]:
+    """The bound of every symbol of an input, and of the symbols that the model lists."""
+    bounds = {name: dim.max for name, dim in spec.dims.items()}
+    for function in functions:
+        for type in function.function_type.inputs:
+            for symbol in sorted(_symbols(type)):
+                bounds.setdefault(symbol, 1 if "batch" in symbol else 2048)
+    return [BoundAttr.of(symbol, largest) for symbol, largest in bounds.items()]
+
+
+def _symbols(type: Attribute) -> set[str]:
+    if not isa(type, TensorType[Attribute]):
+        return set()
+    return {symbol for dim in dims_of(type) for symbol in dim.symbols()}

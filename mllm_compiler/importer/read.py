@@ -1,0 +1,193 @@
+"""Reads an ONNX file: one whole, checked model with functions inlined and nodes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+from onnx_ir.passes.common import InlinePass
+
+from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.protobuf import without_tensors
+
+
+def read_model(file: Path) -> ir.Model:
+    """The model of an ONNX file; large tensors are external, in their own file or in `file`.
+
+    Raises:
+        CompileError: The file is no ONNX model, or the model is inconsistent.
+    """
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(without_tensors(file))
+    except DecodeError as error:
+        raise CompileError(
+            "MLC-I001",
+            "not an ONNX protobuf",
+            location=str(file),
+            remedy="give an .onnx file or a model.toml",
+        ) from error
+    _check_versions(proto, file)
+    ordered = _check_names(proto.graph, file, outer=frozenset())
+    for function in proto.functions:
+        ordered &= _check_function(function, file)
+    try:
+        model = ir.serde.deserialize_model(proto)
+    except Exception as error:
+        raise _unreadable(file, error) from error
+    if model.functions:
+        _inline(model, file)
+    if not ordered:
+        _sort(model, file)
+    return model
+
+
+def _check_versions(proto: onnx.ModelProto, file: Path) -> None:
+    if not proto.HasField("graph"):
+        raise CompileError(
+            "MLC-I001",
+            "the file holds no graph",
+            location=str(file),
+            remedy="give an .onnx file or a model.toml",
+        )
+    if proto.ir_version > onnx.IR_VERSION:
+        raise CompileError(
+            "MLC-I008",
+            f"the model has IR version {proto.ir_version}, this onnx reads up to {onnx.IR_VERSION}",
+            location=str(file),
+            remedy="update the onnx package, or export with an older IR version",
+        )
+    newest = onnx.defs.onnx_opset_version()
+    for imported in proto.opset_import:
+        if imported.domain in ("", "ai.onnx") and imported.version > newest:
+            raise CompileError(
+                "MLC-I008",
+                f"the model uses opset {imported.version}, this onnx knows up to {newest}",
+                location=str(file),
+                remedy="update the onnx package, or export with an older opset",
+            )
+
+
+def _check_names(graph: onnx.GraphProto, file: Path, outer: frozenset[str]) -> bool:
+    """Checks that each value has one definition and each use has one; whether they are in order."""
+    known = set(outer)
+    known.update(i.name for i in graph.initializer)
+    known.update(s.values.name for s in graph.sparse_initializer)
+    inputs = [i.name for i in graph.input]
+    _check_unique(inputs, file, "graph input")
+    known.update(inputs)
+    made = [o for n in graph.node for o in n.output if o]
+    _check_unique([*inputs, *made], file, "value")
+    everything = frozenset(known.union(made))
+    ordered = True
+    for at, node in enumerate(graph.node):
+        for name in node.input:
+            if not name or name in known:
+                continue
+            if name not in everything:
+                raise _undefined(file, node_name(node, at), name)
+            ordered = False
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs) if _has_graph(attribute) else ():
+                inside = known if ordered else everything
+                ordered &= _check_names(body, file, frozenset(inside))
+        known.update(o for o in node.output if o)
+    for output in graph.output:
+        if output.name not in known:
+            raise _undefined(file, f"graph '{graph.name}'", output.name)
+    return ordered
+
+
+def _check_function(function: onnx.FunctionProto, file: Path) -> bool:
+    body = onnx.GraphProto(name=function.name)
+    body.node.extend(function.node)
+    body.input.extend(onnx.ValueInfoProto(name=n) for n in function.input)
+    body.output.extend(onnx.ValueInfoProto(name=n) for n in function.output)
+    return _check_names(body, file, frozenset())
+
+
+def _has_graph(attribute: onnx.AttributeProto) -> bool:
+    return attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
+
+
+def _check_unique(names: list[str], file: Path, what: str) -> None:
+    if len(set(names)) == len(names):
+        return
+    twice = next(n for i, n in enumerate(names) if n in names[:i])
+    raise CompileError(
+        "MLC-I009",
+        f"{what} '{twice}' is defined twice",
+        location=str(file),
+        remedy="give each value one name: export the model again",
+    )
+
+
+def _undefined(file: Path, where: str, name: str) -> CompileError:
+    return CompileError(
+        "MLC-I010",
+        f"{where} uses '{name}', which nothing defines",
+        location=str(file),
+        remedy="export the model again; an input or a weight was lost",
+    )
+
+
+def node_name(node: onnx.NodeProto, index: int) -> str:
+    """The name of a node, or its operator and its position."""
+    return node.name or f"{node.op_type}_{index}"
+
+
+def _inline(model: ir.Model, file: Path) -> None:
+    try:
+        InlinePass()(model)
+    except Exception as error:
+        raise CompileError(
+            "MLC-I011",
+            f"the model's functions cannot be inlined: {error}",
+            location=str(file),
+            remedy="export without functions, or run onnx.inliner.inline_local_functions",
+        ) from error
+
+
+def _sort(model: ir.Model, file: Path) -> None:
+    try:
+        model.graph.sort()
+    except ValueError as error:
+        raise CompileError(
+            "MLC-I012",
+            f"the graph has a cycle through {_cycle(model.graph)}",
+            location=str(file),
+            remedy="ONNX graphs are acyclic: loops are Loop or Scan operators",
+        ) from error
+
+
+def _cycle(graph: ir.Graph) -> str:
+    """A few nodes that lie on cycles."""
+    waiting = {node: sum(1 for _ in _local(node, graph)) for node in graph}
+    ready = [node for node, count in waiting.items() if not count]
+    while ready:
+        done = ready.pop()
+        del waiting[done]
+        for after in done.successors():
+            if after in waiting:
+                waiting[after] = sum(1 for p in _local(after, graph) if p in waiting)
+                if not waiting[after]:
+                    ready.append(after)
+    names = [f"'{n.name or n.op_type}'" for n in waiting]
+    return ", ".join(names[:3]) or "its nodes"
+
+
+def _local(node: ir.Node, graph: ir.Graph) -> Iterator[ir.Node]:
+    return (p for p in node.predecessors() if p.graph is graph)
+
+
+def _unreadable(file: Path, error: BaseException) -> CompileError:
+    cause = error.__cause__ or error
+    return CompileError(
+        "MLC-I013",
+        f"the model is malformed: {cause}",
+        location=str(file),
+        remedy="check it with onnx.checker, export it again",
+    )
