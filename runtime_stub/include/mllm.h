@@ -101,7 +101,7 @@ typedef struct mllm_session mllm_session;
 
 typedef struct mllm_model_options {
   uint32_t abi; /* MLLM_ABI_VERSION of the caller's header */
-  /* "scalar", "avx2", "avx512", "neon"; NULL: the environment's MLLM_CPU, else the best there is */
+  /* "scalar", "avx2", "avx512"; NULL: the environment's MLLM_CPU, else the best there is */
   const char *cpu;
 } mllm_model_options;
 

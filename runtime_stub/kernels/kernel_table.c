@@ -1,0 +1,48 @@
+/* kernel_table.c - kernels by name, for the program reader. */
+#include <string.h>
+
+#include "mllm_kernels.h"
+
+typedef struct named_kernel {
+  const char *name;
+  mllm_kernel function;
+} named_kernel;
+
+static const named_kernel kernels[] = {
+    {"broadcast", mllm_k_broadcast},
+    {"cast", mllm_k_cast},
+    {"concat", mllm_k_concat},
+    {"copy", mllm_k_copy},
+    {"f32_attention", mllm_k_f32_attention},
+    {"f32_conv", mllm_k_f32_conv},
+    {"f32_elementwise", mllm_k_f32_elementwise},
+    {"f32_embedding", mllm_k_f32_embedding},
+    {"f32_kv_store", mllm_k_f32_kv_store},
+    {"f32_layer_norm", mllm_k_f32_layer_norm},
+    {"f32_linear", mllm_k_f32_linear},
+    {"f32_matmul", mllm_k_f32_matmul},
+    {"f32_paged_attention", mllm_k_f32_paged_attention},
+    {"f32_patch_embed", mllm_k_f32_patch_embed},
+    {"f32_pool", mllm_k_f32_pool},
+    {"f32_reduce", mllm_k_f32_reduce},
+    {"f32_rms_norm", mllm_k_f32_rms_norm},
+    {"f32_rope", mllm_k_f32_rope},
+    {"f32_softmax", mllm_k_f32_softmax},
+    {"gather", mllm_k_gather},
+    {"i64_elementwise", mllm_k_i64_elementwise},
+    {"iota", mllm_k_iota},
+    {"pad", mllm_k_pad},
+    {"slice", mllm_k_slice},
+    {"transpose", mllm_k_transpose},
+};
+
+enum { KERNELS = sizeof kernels / sizeof kernels[0] };
+
+mllm_kernel mllm_find_kernel(const char *name) {
+  for (size_t i = 0; i < KERNELS; i++) {
+    if (strcmp(kernels[i].name, name) == 0) return kernels[i].function;
+  }
+  return NULL;
+}
+
+const char *mllm_kernel_name(uint32_t index) { return index < KERNELS ? kernels[index].name : NULL; }

@@ -1,0 +1,103 @@
+/* ops.h - the inner loops that exist once per instruction set, and the choice among them. */
+#ifndef MLLM_OPS_H
+#define MLLM_OPS_H
+
+#include "mllm_kernels.h"
+
+enum {
+  MLLM_PANEL = 16,     /* columns of a weight panel */
+  MLLM_TILE_ROWS = 12, /* no variant's tile has more rows */
+  MLLM_UNARY_FIRST = MLLM_EW_NEG,
+  MLLM_UNARY_COUNT = 41,
+  MLLM_BINARY_FIRST = MLLM_EW_ADD,
+  MLLM_BINARY_COUNT = 24
+};
+
+/* What a tile starts from. */
+typedef enum mllm_tile_start {
+  MLLM_START_ZERO = 0,
+  MLLM_START_BIAS = 1, /* bias[columns] in every row */
+  MLLM_START_C = 2     /* c itself: the product is added */
+} mllm_tile_start;
+
+/* One tile of c = a b. b is panels of 16 columns: element (k, j) of panel p stands at
+ * b[p * panel_stride + k * row_stride + j]. */
+typedef struct mllm_tile {
+  size_t rows;         /* 1..tile_rows */
+  size_t columns;      /* 1..tile_columns; b has all 16 columns of each panel that is begun */
+  size_t depth;        /* k */
+  const float *a;      /* [depth, tile_rows]: packed with pack_rows */
+  const float *b;
+  size_t row_stride;   /* of b, floats */
+  size_t panel_stride; /* of b, floats */
+  float *c;            /* [rows, columns] */
+  size_t c_stride;     /* floats between rows of c */
+  const float *bias;   /* [columns], with MLLM_START_BIAS */
+  mllm_tile_start start;
+} mllm_tile;
+
+/* y[rows, columns] = x w + bias for few rows; w is [panels, depth, 16]. */
+typedef struct mllm_gemv {
+  size_t rows; /* 1..MLLM_GEMV_ROWS */
+  size_t depth;
+  size_t columns;    /* 1..16 of the last panel are used */
+  const float *x;    /* [rows, depth] */
+  size_t x_stride;
+  const float *w;    /* first panel */
+  const float *bias; /* [columns] or NULL */
+  float *y;          /* [rows, columns] */
+  size_t y_stride;
+} mllm_gemv;
+
+enum { MLLM_GEMV_ROWS = 4 };
+
+/* y[n] = f(x[n]); y may be x */
+typedef void (*mllm_unary_fn)(float *y, const float *x, size_t n);
+/* y[n] = f(a[n], b[n]); y may be a or b */
+typedef void (*mllm_binary_fn)(float *y, const float *a, const float *b, size_t n);
+
+/* gemm.c */
+typedef struct mllm_gemm_ops {
+  size_t tile_rows;
+  size_t tile_columns;
+  void (*tile)(const mllm_tile *tile);
+  void (*gemv)(const mllm_gemv *gemv);
+  /* packed[depth, tile_rows] from x[rows, depth], times scale; missing rows are zeros */
+  void (*pack_rows)(float *packed, const float *x, size_t x_stride, size_t rows, size_t depth,
+                    float scale);
+  /* packed[ceil(rows / 16), depth, 16] from x[rows, depth]: panel p holds rows 16p.. as columns */
+  void (*pack_panels)(float *packed, const float *x, size_t x_stride, size_t rows, size_t depth);
+} mllm_gemm_ops;
+
+/* vector_math.c */
+typedef struct mllm_math_ops {
+  mllm_unary_fn unary[MLLM_UNARY_COUNT];    /* by op - MLLM_UNARY_FIRST; NULL: not in f32 */
+  mllm_binary_fn binary[MLLM_BINARY_COUNT]; /* by op - MLLM_BINARY_FIRST; likewise */
+} mllm_math_ops;
+
+/* rows.c */
+typedef struct mllm_row_ops {
+  float (*dot)(const float *a, const float *b, size_t n);
+  float (*sum)(const float *x, size_t n);
+  float (*max)(const float *x, size_t n); /* -inf of nothing */
+  /* x = exp(x - shift); gives the sum */
+  float (*exp_sum)(float *x, float shift, size_t n);
+  void (*scale)(float *y, float factor, size_t n);                      /* y *= factor */
+  void (*add_scaled)(float *y, const float *x, float factor, size_t n); /* y += factor x */
+  /* one row each; weight and bias may be NULL */
+  void (*rms_norm)(float *y, const float *x, const float *weight, float epsilon, size_t n);
+  void (*layer_norm)(float *y, const float *x, const float *weight, const float *bias,
+                     float epsilon, size_t n);
+} mllm_row_ops;
+
+typedef struct mllm_ops {
+  const char *name;
+  const mllm_gemm_ops *gemm;
+  const mllm_math_ops *math;
+  const mllm_row_ops *rows;
+} mllm_ops;
+
+/* cpu: "scalar", "avx2", "avx512", or NULL: the environment's MLLM_CPU, else the best. */
+mllm_status mllm_choose_ops(const char *cpu, const mllm_ops **ops, mllm_error *error);
+
+#endif /* MLLM_OPS_H */
