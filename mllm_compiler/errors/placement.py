@@ -2,4 +2,51 @@
 
 from mllm_compiler.errors import ErrorCode
 
-CODES: dict[str, ErrorCode] = {}
+CODES: dict[str, ErrorCode] = {
+    "MLC-R001": ErrorCode(
+        title="An op has no home on the target",
+        exit=3,
+        cause="The target's support table has no entry for the op, its element type, its rank or "
+        "one of its attributes, and no fallback target was allowed.",
+        example="/upsample/Resize: error: 'mllm.resize' has no home on 'c': no kernel "
+        "[MLC-R001] (use --fallback numpy, or replace the op in the model)",
+        remedy="Allow a fallback (`--fallback numpy`), or change the op in the model; "
+        "`mllmc explain MODEL --target c` lists every op with its reason.",
+    ),
+    "MLC-R002": ErrorCode(
+        title="A cache is used in a way that no kernel has",
+        exit=3,
+        cause="The past keys or values of a layer must be appended to and then read by attention "
+        "only. Here they are read by something else, or attention was not recognised.",
+        example="decoder: error: past_key_values.3.key is read by 'mllm.matmul' and not only by "
+        "attention [MLC-R002] (export the model with plain softmax attention)",
+        remedy="Export the model with softmax attention that the lifting recognises, or take "
+        "the graph's cache out of model.toml.",
+    ),
+    "MLC-R003": ErrorCode(
+        title="A size is known only when the model runs",
+        exit=3,
+        cause="Memory is planned before the model runs, so each dimension must be an expression "
+        "over the symbols of the inputs.",
+        example="/nms/NonZero: error: the shape [?, 4] depends on data, memory cannot be planned "
+        "[MLC-R003] (place the graph on numpy)",
+        remedy="Use the target numpy for this model, or cut the graph before the op.",
+    ),
+    "MLC-R004": ErrorCode(
+        title="A language model without the inputs and outputs of one",
+        exit=1,
+        cause="A graph with the role language-model takes `input_ids` or `inputs_embeds` "
+        "[batch, sequence, ...] and returns `logits` [batch, sequence, vocabulary].",
+        example="decoder: error: no result named 'logits' of rank 3 [MLC-R004] (set the graph's "
+        "role in model.toml)",
+        remedy="Correct the graph's role in model.toml, or rename its inputs and outputs.",
+    ),
+    "MLC-R005": ErrorCode(
+        title="The token embedding is no weight of the graph",
+        exit=1,
+        cause="`[text].embedding` is `graph:weight`, and the graph has no weight of this name.",
+        example="model.toml: error: decoder has no weight 'model.embed.weight'; the nearest is "
+        "'model.embed_tokens.weight' [MLC-R005] (correct [text].embedding)",
+        remedy="Name the weight as the ONNX file does.",
+    ),
+}

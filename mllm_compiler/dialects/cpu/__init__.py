@@ -10,7 +10,7 @@ from mllm_compiler.dialects.cpu.attention import (
     F32PagedAttentionOp,
     F32RopeOp,
 )
-from mllm_compiler.dialects.cpu.base import CpuOp, SlotAttr
+from mllm_compiler.dialects.cpu.base import CacheAttr, CpuOp, SlotAttr
 from mllm_compiler.dialects.cpu.conv import F32ConvOp, F32PatchEmbedOp, F32PoolOp
 from mllm_compiler.dialects.cpu.data import (
     AliasOp,
@@ -34,7 +34,7 @@ from mllm_compiler.dialects.cpu.linalg import (
     F32RmsNormOp,
     F32SoftmaxOp,
 )
-from mllm_compiler.dialects.cpu.weights import WeightOp
+from mllm_compiler.dialects.cpu.weights import ConstantOp, WeightOp
 
 KERNEL_OPS: list[type[CpuOp]] = [
     F32LinearOp,
@@ -65,5 +65,41 @@ KERNEL_OPS: list[type[CpuOp]] = [
 ]
 """The ops that are one call of one C kernel."""
 
-Cpu = Dialect("cpu", [*KERNEL_OPS, AliasOp, WeightOp], [SlotAttr])
+Cpu = Dialect("cpu", [*KERNEL_OPS, AliasOp, WeightOp, ConstantOp], [SlotAttr, CacheAttr])
 """The dialect object."""
+
+__all__ = [
+    "KERNEL_OPS",
+    "AliasOp",
+    "BroadcastOp",
+    "CacheAttr",
+    "CastOp",
+    "ConcatOp",
+    "ConstantOp",
+    "CopyOp",
+    "Cpu",
+    "CpuOp",
+    "F32AttentionOp",
+    "F32ConvOp",
+    "F32ElementwiseOp",
+    "F32EmbeddingOp",
+    "F32KvStoreOp",
+    "F32LayerNormOp",
+    "F32LinearOp",
+    "F32MatmulOp",
+    "F32PagedAttentionOp",
+    "F32PatchEmbedOp",
+    "F32PoolOp",
+    "F32ReduceOp",
+    "F32RmsNormOp",
+    "F32RopeOp",
+    "F32SoftmaxOp",
+    "GatherOp",
+    "I64ElementwiseOp",
+    "IotaOp",
+    "PadOp",
+    "SliceOp",
+    "SlotAttr",
+    "TransposeOp",
+    "WeightOp",
+]

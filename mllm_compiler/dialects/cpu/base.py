@@ -52,6 +52,11 @@ class SlotAttr(ParametrizedAttribute):
     offset: IntAttr
     size: IntAttr
 
+    @classmethod
+    def of(cls, offset: int, size: int) -> SlotAttr:
+        """The slot of `size` bytes at `offset`."""
+        return cls(IntAttr(offset), IntAttr(size))
+
     def print_parameters(self, printer: Printer) -> None:
         """Writes `<offset, bytes>`."""
         with printer.in_angle_brackets():
@@ -65,6 +70,54 @@ class SlotAttr(ParametrizedAttribute):
             parser.parse_punctuation(",")
             size = parser.parse_integer()
         return (IntAttr(offset), IntAttr(size))
+
+
+@irdl_attr_definition
+class CacheAttr(ParametrizedAttribute):
+    """The KV cache that a graph appends to and reads, on the function.
+
+    `#cpu.cache<"decoder", 30 x 3 x 64, 2048, "past_sequence_length">`: its name, layers, heads of
+    keys and values, channels of a head, tokens that it holds, and the symbol that is its length.
+    """
+
+    name = "cpu.cache"
+    cache: StringAttr
+    layers: IntAttr
+    kv_heads: IntAttr
+    head_dim: IntAttr
+    max_tokens: IntAttr
+    past_symbol: StringAttr
+
+    @classmethod
+    def of(cls, cache: str, shape: tuple[int, int, int], max_tokens: int, past: str) -> CacheAttr:
+        """The cache of (layers, heads, channels); `past` is empty where no dim depends on it."""
+        layers, heads, channels = (IntAttr(n) for n in shape)
+        past_symbol = StringAttr(past)
+        return cls(StringAttr(cache), layers, heads, channels, IntAttr(max_tokens), past_symbol)
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Writes what `parse_parameters` reads."""
+        shape = " x ".join(str(n.data) for n in (self.layers, self.kv_heads, self.head_dim))
+        with printer.in_angle_brackets():
+            printer.print_string_literal(self.cache.data)
+            printer.print_string(f", {shape}, {self.max_tokens.data}, ")
+            printer.print_string_literal(self.past_symbol.data)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Reads name, extents, tokens and symbol between angle brackets."""
+        with parser.in_angle_brackets():
+            name = parser.parse_str_literal()
+            extents: list[int] = []
+            for punctuation in (",", "x", "x", ","):
+                if punctuation == ",":
+                    parser.parse_punctuation(",")
+                else:
+                    parser.parse_characters("x")
+                extents.append(parser.parse_integer())
+            parser.parse_punctuation(",")
+            symbol = parser.parse_str_literal()
+        return (StringAttr(name), *(IntAttr(n) for n in extents), StringAttr(symbol))
 
 
 class CpuOp(IRDLOperation):
@@ -165,6 +218,7 @@ class CpuOp(IRDLOperation):
         cls,
         arguments: Sequence[SSAValue | None],
         result: Attribute | None,
+        /,
         **properties: Value,
     ) -> Self:
         """Makes the op from its arguments by position and plain Python values."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from xdsl.dialects.builtin import StringAttr, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, StringAttr, TensorType
 from xdsl.ir import Attribute
 from xdsl.irdl import (
     IRDLOperation,
@@ -67,6 +67,10 @@ class WeightOp(IRDLOperation):
             result_types=[weight_type(value, layout)],
         )
 
+    def in_layout(self, layout: str) -> WeightOp:
+        """The same weight in another layout."""
+        return WeightOp(self.value, layout, self.weight_name.data)
+
     def verify_(self) -> None:
         """C1 and C2."""
         check(self, 1, self.layout.data in self.LAYOUTS, "layout is plain or panel16")
@@ -74,6 +78,44 @@ class WeightOp(IRDLOperation):
         check(self, 2, tensor_type(self.result) == expected, f"the result is {expected}")
 
 
+@irdl_op_definition
+class ConstantOp(IRDLOperation):
+    """A constant of at most 64 elements in the target's layout; see `cpu.weight`.
+
+    C1  layout is plain or panel16.
+    C2  the result has the value's element type and its shape in the layout.
+    """
+
+    name = "cpu.constant"
+    value = prop_def(DenseIntOrFPElementsAttr)
+    layout = prop_def(StringAttr)
+    result = result_def(TensorType)
+
+    irdl_options = (ParsePropInAttrDict(),)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($result)"
+
+    def __init__(self, value: DenseIntOrFPElementsAttr, layout: str) -> None:
+        super().__init__(
+            properties={"value": value, "layout": StringAttr(layout)},
+            result_types=[_constant_type(value, layout)],
+        )
+
+    def in_layout(self, layout: str) -> ConstantOp:
+        """The same constant in another layout."""
+        return ConstantOp(self.value, layout)
+
+    def verify_(self) -> None:
+        """C1 and C2."""
+        check(self, 1, self.layout.data in WeightOp.LAYOUTS, "layout is plain or panel16")
+        expected = _constant_type(self.value, self.layout.data)
+        check(self, 2, tensor_type(self.result) == expected, f"the result is {expected}")
+
+
 def weight_type(value: BlobAttr, layout: str) -> TensorType[Attribute]:
     """The type of a blob in a layout."""
     return TensorType(value.element, packed_shape(value.dims, layout))
+
+
+def _constant_type(value: DenseIntOrFPElementsAttr, layout: str) -> TensorType[Attribute]:
+    return TensorType(value.get_element_type(), packed_shape(value.get_shape(), layout))

@@ -1,0 +1,153 @@
+"""The graphs of a module: functions whose arguments and results carry the model's names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    ModuleOp,
+    StringAttr,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from mllm_compiler.dialects.locations import location_name
+from mllm_compiler.dialects.mllm import PipelineOp
+
+NAME: Final = "mllm.name"
+ROLE: Final = "mllm.role"
+SOURCE: Final = "mllm.source"
+
+
+def graphs(module: ModuleOp) -> list[FuncOp]:
+    """The graphs in the order of the module."""
+    return [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+
+
+def pipeline_of(module: ModuleOp) -> PipelineOp:
+    """The module's pipeline; a module without one gets an empty one."""
+    for op in module.body.block.ops:
+        if isinstance(op, PipelineOp):
+            return op
+    made = PipelineOp("pipeline")
+    module.body.block.add_op(made)
+    return made
+
+
+def symbol_bound(symbol: str, bounds: dict[str, int]) -> int:
+    """The largest value of a symbol; unlisted, 1 for a batch and 2048 for anything else."""
+    return bounds.get(symbol, 1 if "batch" in symbol else 2048)
+
+
+def role_of(graph: FuncOp) -> str:
+    """The role that the model gives a graph."""
+    role = graph.attributes.get(ROLE)
+    return role.data if isinstance(role, StringAttr) else "graph"
+
+
+def block_of(graph: FuncOp) -> Block:
+    """The one block of a graph."""
+    return graph.body.block
+
+
+def return_of(graph: FuncOp) -> ReturnOp:
+    """The return of a graph."""
+    last = block_of(graph).last_op
+    assert isinstance(last, ReturnOp)
+    return last
+
+
+def argument_names(graph: FuncOp) -> list[str]:
+    """The names of the arguments."""
+    return _names(graph.arg_attrs, len(block_of(graph).args), "arg")
+
+
+def result_names(graph: FuncOp) -> list[str]:
+    """The names of the results."""
+    return _names(graph.res_attrs, len(return_of(graph).operands), "result")
+
+
+def argument(graph: FuncOp, name: str) -> SSAValue | None:
+    """The argument of a name."""
+    names = argument_names(graph)
+    return block_of(graph).args[names.index(name)] if name in names else None
+
+
+def _names(attrs: ArrayAttr[DictionaryAttr] | None, count: int, word: str) -> list[str]:
+    if attrs is None:
+        return [f"{word}{i}" for i in range(count)]
+    names = [d.data.get(NAME) for d in attrs]
+    return [n.data if isinstance(n, StringAttr) else f"{word}{i}" for i, n in enumerate(names)]
+
+
+def named(names: Iterable[str]) -> ArrayAttr[DictionaryAttr]:
+    """The attributes that give arguments or results their names."""
+    return ArrayAttr(DictionaryAttr({NAME: StringAttr(n)}) for n in names)
+
+
+def erase_arguments(graph: FuncOp, names: Collection[str]) -> None:
+    """Removes arguments that nothing uses any more."""
+    kept, block = argument_names(graph), block_of(graph)
+    for name in [n for n in kept if n in names]:
+        block.erase_arg(block.args[kept.index(name)])
+        kept.remove(name)
+    graph.properties["arg_attrs"] = named(kept)
+    graph.update_function_type()
+
+
+def erase_results(graph: FuncOp, names: Collection[str]) -> None:
+    """Removes results."""
+    before = result_names(graph)
+    kept = [(n, v) for n, v in zip(before, return_of(graph).operands, strict=True)]
+    kept = [(n, v) for n, v in kept if n not in names]
+    return_of(graph).operands = [v for _, v in kept]
+    graph.properties["res_attrs"] = named(n for n, _ in kept)
+    graph.update_function_type()
+
+
+def set_attribute(graph: FuncOp, side: str, index: int, name: str, value: Attribute) -> None:
+    """Sets one attribute of an argument (`arg_attrs`) or result (`res_attrs`)."""
+    attrs = graph.arg_attrs if side == "arg_attrs" else graph.res_attrs
+    assert attrs is not None
+    entries = [dict(d.data) for d in attrs]
+    entries[index][name] = value
+    graph.properties[side] = ArrayAttr(DictionaryAttr(e) for e in entries)
+
+
+def remove_dead(graph: FuncOp) -> None:
+    """Erases ops whose results nothing uses; ops without results have an effect and stay."""
+    for op in reversed(list(block_of(graph).ops)):
+        if op.results and all(r.first_use is None for r in op.results):
+            op.detach()
+            op.erase()
+
+
+def location_of(op: Operation) -> str:
+    """The ONNX node that an op was made from; without one, the op's own name."""
+    return location_name(op) or op.name
+
+
+def users(value: SSAValue) -> Iterator[Operation]:
+    """The ops that use a value, once for each use."""
+    return (use.operation for use in value.uses)
+
+
+def entry_order(module: ModuleOp) -> list[FuncOp]:
+    """The graphs so that each stands behind those whose outputs it reads; else as in the module."""
+    by_name = {g.sym_name.data: g for g in graphs(module)}
+    order: dict[str, FuncOp] = {}
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in order or name in path or name not in by_name:
+            return
+        for edge in pipeline_of(module).edges:
+            if edge.consumer.data == name:
+                visit(edge.producer.data, (*path, name))
+        order[name] = by_name[name]
+
+    for name in by_name:
+        visit(name, ())
+    return list(order.values())

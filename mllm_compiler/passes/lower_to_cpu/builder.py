@@ -1,0 +1,79 @@
+"""Inserts cpu ops in place of one mllm op, and keeps one packed copy of each weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import i64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mllm_compiler.dialects import cpu
+from mllm_compiler.dialects.cpu.base import CpuOp, Value
+from mllm_compiler.dialects.cpu.weights import PANEL16
+from mllm_compiler.dialects.dims import Dim, tensor_of
+from mllm_compiler.dialects.types import element_of, shape_of
+from mllm_compiler.passes.graphs import block_of
+
+
+@dataclass
+class Builder:
+    """Where lowered ops go.
+
+    Attributes:
+        graph: The graph that is lowered.
+        at: The op that is being lowered; what is made stands before it, with its location.
+    """
+
+    graph: FuncOp
+    at: Operation
+    _packed: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def insert(self, op: Operation) -> None:
+        """Puts an op before the one that is being lowered."""
+        op.location = self.at.location
+        block_of(self.graph).insert_op_before(op, self.at)
+
+    def call(
+        self,
+        operation: type[CpuOp],
+        arguments: Sequence[SSAValue | None],
+        result: Attribute,
+        /,
+        **properties: Value,
+    ) -> SSAValue:
+        """Makes a cpu op; the answer is its result."""
+        op = operation.call(arguments, result, **properties)
+        self.insert(op)
+        return op.results[0]
+
+    def packed(self, value: SSAValue) -> SSAValue | None:
+        """The weight in panels of 16 rows; None where the value is computed."""
+        owner = value.owner
+        if value not in self._packed and isinstance(owner, cpu.WeightOp | cpu.ConstantOp):
+            made = owner.in_layout(PANEL16)
+            made.location = owner.location
+            block_of(self.graph).insert_op_after(made, owner)
+            self._packed[value] = made.result
+        return self._packed.get(value)
+
+    def alias(self, value: SSAValue, dims: Sequence[Dim]) -> SSAValue:
+        """The same bytes under other dims."""
+        if isinstance(value.owner, cpu.AliasOp):
+            value = value.owner.x
+        if tuple(dims) == shape_of(value):
+            return value
+        return self.call(cpu.AliasOp, [value], tensor_of(element_of(value), dims))
+
+    def repeat(self, value: SSAValue, dims: Sequence[Dim]) -> SSAValue:
+        """The value repeated to `dims`; itself where it has them."""
+        if tuple(dims) == shape_of(value):
+            return value
+        return self.call(cpu.BroadcastOp, [value], tensor_of(element_of(value), dims))
+
+    def as_i64(self, value: SSAValue) -> SSAValue:
+        """The value as 64-bit integers."""
+        if element_of(value) == i64:
+            return value
+        return self.call(cpu.CastOp, [value], tensor_of(i64, shape_of(value)))

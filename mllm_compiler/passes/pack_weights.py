@@ -1,0 +1,91 @@
+"""Weights in the layout that the kernels read, streamed one tensor at a time; exact.
+
+A bundle holds each distinct (digest, layout) once. `panel16` interleaves 16 rows of a [N, K]
+matrix, so that a kernel loads one vector for each k: panel p, row k, lane j is W[16p + j, k].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllm_compiler.dialects.cpu.base import LANES
+from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
+from mllm_compiler.weights import DTYPES, WeightStore
+
+CHUNK: Final = 4 << 20
+"""Bytes that are packed at a time."""
+
+ALIGNMENT: Final = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedWeight:
+    """A weight of the artifact.
+
+    Attributes:
+        name: The name that the model gives it; the first, where it has several.
+        digest: The digest of the weight as the model has it, before packing.
+        dtype: The element type, in MLIR's spelling.
+        shape: The shape as the model has it.
+        layout: How the bytes are arranged.
+        offset: Where it begins among the target's weights.
+        inline: Its bytes before packing, where it is a constant of the program.
+    """
+
+    name: str
+    digest: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: str
+    offset: int
+    inline: bytes | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the layout, padding lanes included."""
+        return prod(packed_shape(self.shape, self.layout)) * DTYPES[self.dtype].itemsize
+
+    def chunks(self, store: WeightStore) -> Iterator[memoryview]:
+        """The packed bytes, a few MiB at a time.
+
+        Raises:
+            KeyError: The store does not know the weight.
+        """
+        raw = self.inline if self.inline is not None else store.raw(self.digest)
+        array = np.frombuffer(raw, DTYPES[self.dtype])
+        if self.layout == PLAIN:
+            yield from _pieces(array.view(np.uint8).data)
+            return
+        for panels in pack_panels(array.reshape(self.shape[0], -1)):
+            yield panels.reshape(-1).view(np.uint8).data
+
+
+def pack_panels(matrix: NDArray[np.generic]) -> Iterator[NDArray[np.generic]]:
+    """The panels [n, K, 16] of a [N, K] matrix, as many at a time as fill a chunk."""
+    rows, columns = matrix.shape
+    step = max(1, CHUNK // max(1, LANES * columns * matrix.itemsize)) * LANES
+    for start in range(0, rows, step):
+        block = matrix[start : start + step]
+        panels = -(-len(block) // LANES)
+        if len(block) < panels * LANES:
+            padded = np.zeros((panels * LANES, columns), matrix.dtype)
+            padded[: len(block)] = block
+            block = padded
+        yield np.ascontiguousarray(block.reshape(panels, LANES, columns).transpose(0, 2, 1))
+
+
+def unpack_panels(panels: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+    """The [rows, K] matrix of panels [P, K, 16]."""
+    count, columns, lanes = panels.shape
+    return panels.transpose(0, 2, 1).reshape(count * lanes, columns)[:rows]
+
+
+def _pieces(raw: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(raw), CHUNK):
+        yield raw[start : start + CHUNK]

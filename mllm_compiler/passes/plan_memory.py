@@ -1,0 +1,229 @@
+"""`plan-memory`: every tensor that lives while a model runs gets its place in one arena; exact.
+
+    %a = cpu.f32_linear %x, %w, none {..}
+->
+    %a = cpu.f32_linear %x, %w, none {.., slot = #cpu.slot<4096, 1179648>}
+
+All entries are one problem: they run one after another in the order of the pipeline, a tensor that
+one hands to another lives from its producer to the end of its last reader, and both name the same
+slot. Sizes are those at the symbols' bounds. An alias shares its operand's bytes, and an
+elementwise op writes over an operand that dies there. Tensors that the caller binds have a slot
+only where a default place is of use: shared ones, and results up to 16 MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Final
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from mllm_compiler.dialects import cpu
+from mllm_compiler.dialects.cpu.elementwise import ElementwiseOp
+from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes import arena
+from mllm_compiler.passes.graphs import (
+    argument_names,
+    block_of,
+    entry_order,
+    location_of,
+    pipeline_of,
+    result_names,
+    return_of,
+    set_attribute,
+    symbol_bound,
+    users,
+)
+
+PLAN: Final = "cpu.plan"
+SLOT: Final = "slot"
+IO_SLOT: Final = "cpu.slot"
+LARGEST_RESULT: Final = 16 << 20
+"""Bytes up to which a result that no other graph reads has a default place in the arena."""
+
+Port = tuple[str, str]
+"""A graph and the name of one of its arguments or results."""
+
+
+@dataclass
+class Buffer:
+    """Bytes that one value, and all that alias it or were written over it, live in."""
+
+    name: str
+    size: int
+    first: int
+    last: int
+    values: list[SSAValue] = field(default_factory=list[SSAValue])
+    fixed: bool = False
+
+
+@dataclass(frozen=True)
+class PlanMemory(ModulePass):
+    """Gives every tensor of a lowered module its place in the arena."""
+
+    name = "plan-memory"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Plans, checks the plan and writes it into the module.
+
+        Raises:
+            CompileError: MLC-R003, a size is known only when the model runs.
+        """
+        plan_module(op)
+
+
+def plan_module(module: ModuleOp) -> arena.Arena:
+    """Plans a lowered module and writes slots, size and bound into it."""
+    planner = Planner(module)
+    intervals = [arena.Interval(b.name, b.first, b.last, b.size) for b in planner.buffers]
+    plan = arena.plan(intervals)
+    arena.check(intervals, plan.offsets, plan.plan)
+    for buffer, offset in zip(planner.buffers, plan.offsets, strict=True):
+        planner.annotate(buffer, offset)
+    module.attributes[PLAN] = DictionaryAttr(
+        {
+            "bound": IntegerAttr(plan.bound, i64),
+            "order": StringAttr(plan.order),
+            "plan": IntegerAttr(plan.plan, i64),
+        }
+    )
+    return plan
+
+
+class Planner:
+    """Collects the buffers of all entries on one axis of time, a tick a stage."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.bounds = pipeline_of(module).bound_of
+        self.buffers: list[Buffer] = []
+        self._ports: dict[Port, Buffer] = {}
+        self._sources: dict[Port, Port] = {
+            (e.consumer.data, e.input.data): (e.producer.data, e.output.data)
+            for e in pipeline_of(module).edges
+        }
+        self._inputs: list[tuple[FuncOp, int, Buffer]] = []
+        self._outputs: dict[int, list[tuple[FuncOp, int]]] = {}
+        self._time = 0
+        for graph in entry_order(module):
+            self._enter(graph)
+
+    def annotate(self, buffer: Buffer, offset: int) -> None:
+        """Writes the slot of a buffer onto the ops and ports that live in it."""
+        slot = cpu.SlotAttr.of(offset, buffer.size)
+        for value in buffer.values:
+            assert isinstance(value.owner, cpu.CpuOp)
+            value.owner.attributes[SLOT] = slot
+        for graph, index in self._outputs.get(id(buffer), ()):
+            set_attribute(graph, "res_attrs", index, IO_SLOT, slot)
+        for graph, index, shared in self._inputs:
+            if shared is buffer:
+                set_attribute(graph, "arg_attrs", index, IO_SLOT, slot)
+
+    def _enter(self, graph: FuncOp) -> None:
+        name, start = graph.sym_name.data, self._time
+        stages = stages_of(graph)
+        times = {op: start + i for i, op in enumerate(stages)}
+        end = self._time = start + len(stages)
+        for index, port in enumerate(argument_names(graph)):
+            shared = self._ports.get(self._sources.get((name, port), ("", "")))
+            if shared is not None:
+                shared.last = max(shared.last, end)
+                self._inputs.append((graph, index, shared))
+        returned = {v: i for i, v in enumerate(return_of(graph).operands)}
+        ports, homes = result_names(graph), dict[SSAValue, Buffer]()
+        for op in stages:
+            for value in op.results:
+                if value in returned:
+                    port = (name, ports[returned[value]])
+                    self._result(graph, value, returned[value], port, times[op], end)
+                    continue
+                last = max((times[u] for u in readers(value)), default=times[op])
+                home = self._reuse(op, value, homes, times[op])
+                if home is None:
+                    label = f"{name}: {location_of(op)}"
+                    home = Buffer(label, nbytes(value, self.bounds), times[op], last)
+                    self.buffers.append(home)
+                home.last = max(home.last, last)
+                home.values.append(value)
+                homes[value] = home
+
+    def _result(
+        self, graph: FuncOp, value: SSAValue, index: int, port: Port, time: int, end: int
+    ) -> None:
+        size = nbytes(value, self.bounds)
+        if port not in self._sources.values() and size > LARGEST_RESULT:
+            return
+        buffer = Buffer(f"{port[0]}: {port[1]}", size, time, end, fixed=True)
+        self.buffers.append(buffer)
+        self._ports[port] = buffer
+        self._outputs.setdefault(id(buffer), []).append((graph, index))
+
+    def _reuse(
+        self, op: cpu.CpuOp, value: SSAValue, homes: Mapping[SSAValue, Buffer], time: int
+    ) -> Buffer | None:
+        """The buffer of an operand that an elementwise op may write over."""
+        if not isinstance(op, ElementwiseOp):
+            return None
+        for operand in op.operands:
+            home = homes.get(root(operand))
+            others = [v for v in op.operands if v is not operand]
+            if (
+                home is not None
+                and home.last == time
+                and operand.type == value.type
+                and all(homes.get(root(v)) is not home for v in others)
+            ):
+                return home
+        return None
+
+
+def stages_of(graph: FuncOp) -> list[cpu.CpuOp]:
+    """The calls of kernels in a lowered graph."""
+    ops = (op for op in block_of(graph).ops if isinstance(op, cpu.CpuOp))
+    return [op for op in ops if not isinstance(op, cpu.AliasOp)]
+
+
+def root(value: SSAValue) -> SSAValue:
+    """The value whose bytes an alias shares."""
+    while isinstance(value.owner, cpu.AliasOp):
+        value = value.owner.x
+    return value
+
+
+def readers(value: SSAValue) -> list[cpu.CpuOp]:
+    """The stages that read a value, under its own name or an alias."""
+    found: list[cpu.CpuOp] = []
+    for op in users(value):
+        if isinstance(op, cpu.AliasOp):
+            found += readers(op.y)
+        elif isinstance(op, cpu.CpuOp):
+            found.append(op)
+    return found
+
+
+def nbytes(value: SSAValue, bounds: Mapping[str, int]) -> int:
+    """The bytes of a tensor with every symbol at its bound.
+
+    Raises:
+        CompileError: MLC-R003, a dimension is known only when the model runs.
+    """
+    dims = shape_of(value)
+    if any(d.unknown for d in dims):
+        shape = ", ".join(map(str, dims))
+        where = location_of(value.owner) if isinstance(value.owner, Operation) else ""
+        raise CompileError(
+            "MLC-R003",
+            f"the shape [{shape}] depends on data, memory cannot be planned",
+            location=where,
+            remedy="use the target numpy",
+        )
+    symbols = {s for d in dims for s in d.symbols()}
+    largest = {s: symbol_bound(s, dict(bounds)) for s in symbols}
+    return prod(d.upper(largest) for d in dims) * dtype_of(element_of(value)).itemsize
