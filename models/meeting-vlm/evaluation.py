@@ -19,9 +19,7 @@ Projector = nn.Sequential
 
 def new_projector() -> Projector:
     """Return the projector: [.., 1536] -> [.., 576]."""
-    return nn.Sequential(
-        nn.LayerNorm(1536), nn.Linear(1536, 576), nn.GELU(), nn.Linear(576, 576)
-    )
+    return nn.Sequential(nn.LayerNorm(1536), nn.Linear(1536, 576), nn.GELU(), nn.Linear(576, 576))
 
 
 def prompt_embeddings(model: LanguageModel, talk: Dialogue, visual: Tensor) -> Tensor:

@@ -185,9 +185,7 @@ def _photos(held_out: bool) -> tuple[Image.Image, ...]:
     return tuple(Image.open(io.BytesIO(member)).convert("RGB") for member in members)
 
 
-def _photo_crop(
-    size: tuple[int, int], random: np.random.Generator, held_out: bool
-) -> Image.Image:
+def _photo_crop(size: tuple[int, int], random: np.random.Generator, held_out: bool) -> Image.Image:
     """Return a random crop of a random photo, perhaps mirrored, at the size wanted."""
     choices = _photos(held_out)
     photo = choices[random.integers(len(choices))]
@@ -242,9 +240,7 @@ def _tiles(area: Box, people: int) -> list[Box]:
     return boxes
 
 
-def _person(
-    size: tuple[int, int], asking: bool, random: np.random.Generator
-) -> Image.Image:
+def _person(size: tuple[int, int], asking: bool, random: np.random.Generator) -> Image.Image:
     """Return a camera picture: a wall, shoulders, a face, perhaps an arm in the air."""
     width, height = size
     tile = Image.new("RGB", size, _colour(random, 100, 205))
@@ -256,11 +252,15 @@ def _person(
     draw.ellipse((x - unit * 2, y + unit * 1.1, x + unit * 2, y + unit * 4), fill=shirt)
     draw.rectangle((x - unit * 0.4, y + unit * 0.6, x + unit * 0.4, y + unit * 1.4), fill=skin)
     draw.ellipse((x - unit, y - unit * 1.15, x + unit, y + unit * 1.1), fill=skin)
-    draw.pieslice((x - unit * 1.08, y - unit * 1.3, x + unit * 1.08, y + unit * 0.7), 180, 360, hair)
+    draw.pieslice(
+        (x - unit * 1.08, y - unit * 1.3, x + unit * 1.08, y + unit * 0.7), 180, 360, hair
+    )
     for side in (-0.4, 0.4):
         eye = x + side * unit
         draw.ellipse((eye - unit * 0.13, y, eye + unit * 0.13, y + unit * 0.24), fill=(25, 20, 20))
-    draw.arc((x - unit * 0.4, y + unit * 0.3, x + unit * 0.4, y + unit * 0.8), 20, 160, (120, 40, 40), 3)
+    draw.arc(
+        (x - unit * 0.4, y + unit * 0.3, x + unit * 0.4, y + unit * 0.8), 20, 160, (120, 40, 40), 3
+    )
     if asking:
         arm = (x + unit * 1.45, y - unit * 0.3, x + unit * 2.0, y + unit * 3)
         draw.rectangle(arm, fill=shirt)

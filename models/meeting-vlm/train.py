@@ -55,7 +55,14 @@ def labels(count: int) -> Tensor:
     """Return every frame's attributes as class numbers, [count, 6]."""
     shown = [asdict(meeting(seed)) for seed in range(count)]
     rows = [
-        [v["people"] - 1, v["speaking"], SHARED.index(v["shared"]), v["hand"], v["muted"], v["light"]]
+        [
+            v["people"] - 1,
+            v["speaking"],
+            SHARED.index(v["shared"]),
+            v["hand"],
+            v["muted"],
+            v["light"],
+        ]
         for v in shown
     ]
     return torch.tensor(rows, dtype=torch.int64)
@@ -148,7 +155,10 @@ def train(arguments: argparse.Namespace, model: LanguageModel, talk: Dialogue) -
         smooth = [0.9 * smooth[0] + 0.1 * loss.item(), 0.9 * smooth[1] + 0.1 * foreseen]
         if (step + 1) % 10 == 0:
             pace = (time.monotonic() - begun) / (step + 1 - start)
-            print(f"{step + 1}: loss {smooth[0]:.4f} deciding {smooth[1]:.3f} {pace:.2f} s", flush=True)
+            print(
+                f"{step + 1}: loss {smooth[0]:.4f} deciding {smooth[1]:.3f} {pace:.2f} s",
+                flush=True,
+            )
         if (step + 1) % _KEPT_EVERY == 0 or step + 1 == arguments.steps:
             state = {"projector": projector.state_dict(), "learner": learner.state_dict()}
             torch.save(state | {"step": step + 1}, kept.with_suffix(".part"))

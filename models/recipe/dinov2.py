@@ -1,6 +1,6 @@
 """DINOv2 vision transformers (Oquab et al. 2023), with the names of Hugging Face's `Dinov2Model`.
 
-    pixel_values [batch, 3, size, size] -> last_hidden_state [batch, 1 + grid * grid, hidden]
+pixel_values [batch, 3, size, size] -> last_hidden_state [batch, 1 + grid * grid, hidden]
 """
 
 from __future__ import annotations

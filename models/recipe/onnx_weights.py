@@ -57,7 +57,9 @@ def dinov2_weights() -> dict[str, FloatArray]:
 def _positions(tensors: dict[str, FloatArray], grid: int) -> FloatArray:
     """Return position embeddings [1, 1 + grid * grid, hidden] from the anonymous constants."""
     width = DINOV2_S14.hidden
-    (patches,) = [v for v in tensors.values() if v.ndim == 3 and v.shape[1] > 1 and v.shape[2] == width]
+    (patches,) = [
+        v for v in tensors.values() if v.ndim == 3 and v.shape[1] > 1 and v.shape[2] == width
+    ]
     (token,) = [
         v for k, v in tensors.items() if v.shape == (1, 1, width) and not k.endswith("cls_token")
     ]

@@ -92,7 +92,9 @@ def read_members(package: Path, *names: str) -> list[bytes]:
         known = set(archive.namelist())
         missing = [name for name in names if name not in known]
         if missing:
-            raise RecipeError(f"{package.name} has no member {missing[0]} (the recipe is out of date)")
+            raise RecipeError(
+                f"{package.name} has no member {missing[0]} (the recipe is out of date)"
+            )
         return [archive.read(name) for name in names]
 
 
@@ -110,7 +112,9 @@ def fetch_debian(package: DebianPackage) -> Path:
         return folder
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
-            raise RecipeError(f"{package.name} needs {tool} (run this on a Debian or Ubuntu machine)")
+            raise RecipeError(
+                f"{package.name} needs {tool} (run this on a Debian or Ubuntu machine)"
+            )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".deb-") as scratch:
         place = Path(scratch)

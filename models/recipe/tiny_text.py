@@ -8,7 +8,15 @@ MARKERS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 IMAGE = "<image>"
 MERGES = (
     *(("t", "h"), ("th", "e"), ("i", "n"), ("e", "r"), ("o", "n"), ("Ġ", "the"), ("Ġ", "a")),
-    *(("in", "g"), ("e", "e"), ("m", "ee"), ("mee", "t"), ("meet", "ing"), ("u", "s"), ("us", "er")),
+    *(
+        ("in", "g"),
+        ("e", "e"),
+        ("m", "ee"),
+        ("mee", "t"),
+        ("meet", "ing"),
+        ("u", "s"),
+        ("us", "er"),
+    ),
 )
 VOCAB = len(MARKERS) + 256 + len(MERGES) + 1
 END_OF_TEXT, START, END = range(3)
