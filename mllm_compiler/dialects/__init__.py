@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from xdsl.context import Context
 from xdsl.ir import Dialect
+
+from mllm_compiler.weights import WeightStore
 
 DIALECTS = {
     "builtin": ("xdsl.dialects.builtin", "Builtin"),
@@ -29,10 +32,26 @@ def dialect_factory(name: str) -> Callable[[], Dialect]:
     return load
 
 
-def make_context() -> Context:
+@dataclass
+class CompilerContext(Context):
+    """A context that also knows where the bytes of weights lie.
+
+    Attributes:
+        store: Passes that read or make weights find them there.
+    """
+
+    store: WeightStore = field(default_factory=WeightStore)
+
+
+def make_context(store: WeightStore | None = None) -> CompilerContext:
     """A context with every dialect registered; each is imported when a name of it is met."""
-    context = Context()
+    context = CompilerContext(store=WeightStore() if store is None else store)
     for name in DIALECTS:
         context.register_dialect(name, dialect_factory(name))
     context.load_registered_dialect("builtin")
     return context
+
+
+def store_of(context: Context) -> WeightStore:
+    """The weight store of a context; an empty one where the context has none."""
+    return context.store if isinstance(context, CompilerContext) else WeightStore()
