@@ -16,7 +16,7 @@ uint32_t mllm_crc32(const uint8_t *bytes, size_t size) {
   return ~crc;
 }
 
-#ifdef MLLM_HAVE_CRYPTO
+#ifdef MLLM_HAVE_LIBCRYPTO
 
 #include <openssl/evp.h>
 

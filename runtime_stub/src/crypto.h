@@ -1,4 +1,4 @@
-/* Digests and signatures, by the system's libcrypto where the build found it (MLLM_HAVE_CRYPTO). */
+/* Digests and signatures, by the system's libcrypto where the build found it (MLLM_HAVE_LIBCRYPTO). */
 #ifndef MLLM_CRYPTO_H
 #define MLLM_CRYPTO_H
 

@@ -1,5 +1,4 @@
 /* The trust file: one public key of 64 hexadecimal digits a line, `#` starts a comment. */
-#define _POSIX_C_SOURCE 200809L
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
