@@ -24,10 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-MODELS = Path(__file__).resolve().parent
-sys.path.insert(0, str(MODELS.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from models.recipe.packages import RecipeError, cache_root
+
+MODELS = Path(__file__).resolve().parent
 
 _SOURCES = ("*.py", "*.toml", "*.jinja", "*.json", "*.npz")
 

@@ -1,5 +1,7 @@
 """What the language model reads and says: the prompt around the frame, and the captions."""
 
+# pyright: basic, reportMissingImports=false
+
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,8 @@
 """Does the model say what a frame shows? Greedy answers, compared phrase by phrase."""
 
+# pyright: basic, reportMissingImports=false
+# (PyTorch is an extra; it is not there where the rest is checked.)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -14,10 +17,8 @@ from torch import Tensor, nn
 _BATCH = 25
 _LONGEST = 40
 
-Projector = nn.Sequential
 
-
-def new_projector() -> Projector:
+def new_projector() -> nn.Sequential:
     """Return the projector: [.., 1536] -> [.., 576]."""
     return nn.Sequential(nn.LayerNorm(1536), nn.Linear(1536, 576), nn.GELU(), nn.Linear(576, 576))
 
@@ -55,7 +56,7 @@ def answers(model: LanguageModel, talk: Dialogue, visual: Tensor) -> list[str]:
 def accuracy(
     model: LanguageModel,
     talk: Dialogue,
-    projector: Projector,
+    projector: nn.Sequential,
     inputs: Tensor,
     seeds: Sequence[int],
 ) -> dict[str, float]:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime
 from frames import frame
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from models.build import built
 from models.recipe.packages import cache_root
+from models.recipe.session import Session
 
 Features = npt.NDArray[np.float16]
 CHUNK = 250
@@ -58,15 +58,12 @@ def features(start: int, count: int, threads: int = 2) -> Features:
 
 def _compute(seeds: Sequence[int], threads: int) -> Features:
     """Draw frames and run the encoder over them."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    encoder = built("dinov2-s14") / "vision_encoder.onnx"
-    session = onnxruntime.InferenceSession(str(encoder), options)
+    encoder = Session(built("dinov2-s14") / "vision_encoder.onnx", threads)
     parts: list[Features] = []
     for at in range(0, len(seeds), _BATCH):
         batch = np.stack([pixel_values(seed) for seed in seeds[at : at + _BATCH]])
-        (hidden,) = session.run(None, {"pixel_values": batch})
-        parts.append(fold(np.asarray(hidden, np.float32)).astype(np.float16))
+        hidden = encoder.run({"pixel_values": batch})["last_hidden_state"].astype(np.float32)
+        parts.append(fold(hidden).astype(np.float16))
     return np.concatenate(parts)
 
 

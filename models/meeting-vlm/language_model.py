@@ -3,6 +3,9 @@
 Same weights and arithmetic as `models/recipe/llama.py`; only what training needs.
 """
 
+# pyright: basic, reportMissingImports=false
+# (PyTorch is an extra; it is not there where the rest is checked.)
+
 from __future__ import annotations
 
 import sys

@@ -8,6 +8,9 @@ features by chunk, and a checkpoint every 50 steps from which a second call goes
 writes `projector.npz` (float16) and `projector.json` (accuracy on 200 held-out frames).
 """
 
+# pyright: basic, reportMissingImports=false
+# (PyTorch is an extra; it is not there where the rest is checked.)
+
 from __future__ import annotations
 
 import argparse
@@ -23,7 +26,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own convention
 from dialogue import Dialogue
-from evaluation import Projector, accuracy, new_projector, prompt_embeddings
+from evaluation import accuracy, new_projector, prompt_embeddings
 from features import features
 from frames import HELD_OUT, SHARED, meeting
 from language_model import LanguageModel
@@ -84,7 +87,7 @@ class Probes(nn.Module):
         return [read(pooled[:, i]) for i, read in enumerate(self.read)]
 
 
-def warm_start(projector: Projector, inputs: Tensor, spread: float, epochs: int) -> None:
+def warm_start(projector: nn.Sequential, inputs: Tensor, spread: float, epochs: int) -> None:
     """Teach the projector to expose the attributes, then scale its output like embeddings."""
     probes = Probes()
     steps = epochs * (len(inputs) // 32)
@@ -123,7 +126,7 @@ def caption_loss(
     return (each * weights).sum() / weights.sum(), foreseen
 
 
-def train(arguments: argparse.Namespace, model: LanguageModel, talk: Dialogue) -> Projector:
+def train(arguments: argparse.Namespace, model: LanguageModel, talk: Dialogue) -> nn.Sequential:
     """Run or resume the training and return the projector."""
     inputs = torch.from_numpy(features(0, arguments.frames))
     watched = torch.from_numpy(features(VALIDATED.start, len(VALIDATED)))
@@ -168,7 +171,7 @@ def train(arguments: argparse.Namespace, model: LanguageModel, talk: Dialogue) -
     return projector
 
 
-def save(projector: Projector, path: Path) -> None:
+def save(projector: nn.Sequential, path: Path) -> None:
     """Write the weights as float16, and keep only what float16 keeps."""
     stored: dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float16]]] = {}
     with torch.no_grad():

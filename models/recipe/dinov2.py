@@ -160,5 +160,7 @@ def seeded_weights(config: Dinov2Config, seed: int) -> dict[str, FloatArray]:
         for part in ("norm1", "norm2"):
             made |= draw.norm(f"{name}.{part}", hidden)
         for part in ("layer_scale1", "layer_scale2"):
-            made[f"{name}.{part}.lambda1"] = np.abs(draw.normal(hidden, scale=0.5)) + 0.1
+            made[f"{name}.{part}.lambda1"] = np.float32(0.1) + np.abs(
+                draw.normal(hidden, scale=0.5)
+            )
     return made | draw.norm("layernorm", hidden)

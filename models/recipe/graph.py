@@ -7,7 +7,7 @@ are computed by chains of `Shape`, `Gather`, `Unsqueeze` and `Concat`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,7 +48,7 @@ class Graph:
         self._renamed: dict[str, str] = {}
 
     @contextmanager
-    def scope(self, name: str) -> Iterator[None]:
+    def scope(self, name: str) -> Generator[None]:
         """Put the nodes made inside under `name`."""
         self._scope.append(name)
         yield
@@ -79,7 +79,9 @@ class Graph:
         """Append a node with one output and return that output."""
         name = self._unique(op)
         value = f"{name}_output_0"
-        made = helper.make_node(op, inputs, [value], name=name, **attributes)
+        made = helper.make_node(op, inputs, [value], name=name)
+        for key, content in sorted(attributes.items()):
+            made.attribute.append(helper.make_attribute(key, content))
         self._nodes.append(made)
         return value
 

@@ -62,10 +62,11 @@ def decoder(config: LlamaConfig, weights: Weights, *, embeds: bool = False) -> G
     """Build the decoder; with `embeds` it takes embeddings in place of token ids."""
     graph = Graph("main_graph", weights)
     steps: tuple[str, str] = ("batch_size", "sequence_length")
-    if embeds:
-        value = graph.input("inputs_embeds", TensorProto.FLOAT, [*steps, config.hidden])
-    else:
-        ids = graph.input("input_ids", TensorProto.INT64, steps)
+    given = (
+        graph.input("inputs_embeds", TensorProto.FLOAT, [*steps, config.hidden])
+        if embeds
+        else graph.input("input_ids", TensorProto.INT64, steps)
+    )
     total = "total_sequence_length"
     attention = graph.input("attention_mask", TensorProto.INT64, ["batch_size", total])
     positions = graph.input("position_ids", TensorProto.INT64, steps)
@@ -76,9 +77,7 @@ def decoder(config: LlamaConfig, weights: Weights, *, embeds: bool = False) -> G
         key, past_value = (graph.input(name, TensorProto.FLOAT, shape) for name in names)
         cached.append((key, past_value))
     with graph.scope("model"):
-        if not embeds:
-            with graph.scope("embed_tokens"):
-                value = graph.node("Gather", graph.weight(_EMBEDDING), ids)
+        value = given if embeds else _embed(graph, given)
         mask = _mask(graph, value, attention)
         with graph.scope("rotary_emb"):
             cos, sin = _rotary(graph, config, positions)
@@ -94,6 +93,12 @@ def decoder(config: LlamaConfig, weights: Weights, *, embeds: bool = False) -> G
     graph.output(logits, "logits", [*steps, config.vocab])
     graph.sort_outputs(first="logits")
     return graph
+
+
+def _embed(graph: Graph, ids: str) -> str:
+    """Look tokens up."""
+    with graph.scope("embed_tokens"):
+        return graph.node("Gather", graph.weight(_EMBEDDING), ids)
 
 
 def _mask(graph: Graph, value: str, attention: str) -> str:

@@ -20,11 +20,12 @@ MERGES = (
 )
 VOCAB = len(MARKERS) + 256 + len(MERGES) + 1
 END_OF_TEXT, START, END = range(3)
-TEMPLATE = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content']"
-    " + '<|im_end|>' + '\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
+_ANSWER = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+_TURN = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' }}"
+_END = "{{ message['content'] + '<|im_end|>\\n' }}{% endfor %}"
+_LOOK = "{% if message['role'] == 'user' and loop.first %}{{ '<image>\\n' }}{% endif %}"
+TEMPLATE = _TURN + _END + _ANSWER
+IMAGE_TEMPLATE = _TURN + _LOOK + _END + _ANSWER
 
 
 def tiny_tokenizer() -> Tokenizer:

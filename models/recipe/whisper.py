@@ -120,7 +120,10 @@ def decoder_with_past(config: WhisperConfig, weights: Weights) -> Graph:
     graph = Graph("main_graph", weights)
     ids = graph.input("input_ids", TensorProto.INT64, ["batch_size", _STEPS])
     caches = [
-        (_take(graph, config, i, "decoder", _PAST), _take(graph, config, i, "encoder", config.frames))
+        (
+            _take(graph, config, i, "decoder", _PAST),
+            _take(graph, config, i, "encoder", config.frames),
+        )
         for i in range(config.layers)
     ]
     with graph.scope("model"), graph.scope("decoder"):
@@ -194,9 +197,7 @@ def _self_attention(
     return graph.node("Add", value, branch), (key, values)
 
 
-def _cross_attention(
-    graph: Graph, config: WhisperConfig, value: str, name: str, pair: Pair
-) -> str:
+def _cross_attention(graph: Graph, config: WhisperConfig, value: str, name: str, pair: Pair) -> str:
     """Attention over what was heard, added to the stream."""
     normed = _norm(graph, value, name, "encoder_attn_layer_norm")
     with graph.scope("encoder_attn"):

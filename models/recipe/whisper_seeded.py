@@ -33,9 +33,7 @@ def seeded_decoder(config: WhisperConfig, seed: int) -> dict[str, FloatArray]:
     return made | draw.norm(f"{base}.layer_norm", hidden)
 
 
-def _block(
-    draw: Seeded, config: WhisperConfig, name: str, *, cross: bool
-) -> dict[str, FloatArray]:
+def _block(draw: Seeded, config: WhisperConfig, name: str, *, cross: bool) -> dict[str, FloatArray]:
     hidden = config.hidden
     made: dict[str, FloatArray] = {}
     for part in ("self_attn", "encoder_attn") if cross else ("self_attn",):
