@@ -122,4 +122,13 @@ CODES: dict[str, ErrorCode] = {
         "(use a byte-level BPE tokenizer, or compile without [text])",
         remedy="Use a byte-level BPE tokenizer, or compile without `[text]` and tokenize outside.",
     ),
+    "MLC-B015": ErrorCode(
+        title="The chat template cannot be used",
+        exit=1,
+        cause="The Jinja template has a syntax error, or what it renders does not contain the "
+        "user's message, so that the runtime could not put a prompt in.",
+        example="chat_template.jinja: error: the chat template cannot be used: it does not show a "
+        "user's message [MLC-B015] (correct the template, or leave 'template' out of [text])",
+        remedy="Correct the template, or leave `template` out of `[text]`.",
+    ),
 }
