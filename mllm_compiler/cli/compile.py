@@ -1,0 +1,121 @@
+"""`mllmc compile`: a model becomes a signed bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mllm_compiler.cli.console import progress, write_json, write_line
+from mllm_compiler.cli.faults import say
+
+if TYPE_CHECKING:
+    from mllm_compiler.bundle.typed_json import Json
+    from mllm_compiler.compiler import Compiled
+    from mllm_compiler.pass_run import Observer
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command(name="compile")
+@click.argument("model")
+@click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
+@click.option("--key", type=PATH, help="Sign with this key; else with your own, made on first use.")
+@click.option("--unsigned", is_flag=True, help="Do not sign.")
+@click.option("-o", "--output", type=PATH, help="The bundle.  [default: NAME.mllm_bundle]")
+@click.option("--dump-dir", type=PATH, help="Write the IR after each pass to DIR/NN-pass.mlir.")
+@click.option("--print-ir-after-all", is_flag=True, help="Print the IR after each pass on stderr.")
+@click.option("--stop-after", metavar="PASS", help="Stop after a pass and write no bundle.")
+@click.option("--validate", is_flag=True, help="Run each pass's input and output and compare.")
+@click.option("--simplify", is_flag=True, help="Run onnxsim first.")
+@click.option("--report", type=PATH, help="Write a report: FILE.json or FILE.html.")
+@click.option("--emit", type=click.Choice(["c"]), help="Also write readable C beside the bundle.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def compile_command(
+    model: str,
+    target: str,
+    key: Path | None,
+    unsigned: bool,
+    output: Path | None,
+    dump_dir: Path | None,
+    print_ir_after_all: bool,
+    stop_after: str | None,
+    validate: bool,
+    simplify: bool,
+    report: Path | None,
+    emit: str | None,
+    as_json: bool,
+) -> None:
+    """Compile a model into a signed bundle."""
+    from mllm_compiler.bundle.trust import signing_key
+    from mllm_compiler.compiler import Request, compile_model
+    from mllm_compiler.errors import CompileError
+    from mllm_compiler.pipelines import check_target
+    from mllm_compiler.recipes import find_model
+    from mllm_compiler.report import report as facts_of
+    from mllm_compiler.report import write_report
+
+    where = "mllmc compile"
+    check_target(target, where)
+    if key is not None and unsigned:
+        text = "--key and --unsigned exclude each other"
+        raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
+    with progress("finding the model") as shown:
+        path = find_model(model, shown.say)
+        request = Request(
+            model=path,
+            target=target,
+            output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),
+            key=None if unsigned or stop_after else signing_key(key),
+            stop_after=stop_after,
+            simplify=simplify,
+            validate=validate,
+            emit_c=emit == "c",
+        )
+        observers = _observers(dump_dir, print_ir_after_all)
+        compiled = compile_model(request, observers=observers, step=shown.step)
+    facts = facts_of(compiled)
+    if report is not None:
+        write_report(report, facts)
+    if as_json:
+        write_json(facts)
+    else:
+        _tell(compiled, facts)
+
+
+def bundle_stem(model: str) -> str:
+    """The default name of a model's bundle, without its suffix."""
+    path = Path(model)
+    if path.suffix == ".onnx":
+        return path.stem
+    resolved = path.resolve()
+    return resolved.parent.name if path.name == "model.toml" else resolved.name
+
+
+def _observers(dump_dir: Path | None, print_ir: bool) -> list[Observer]:
+    from mllm_compiler.dumps import DumpFolder, PrintAfter
+
+    observers: list[Observer] = []
+    if dump_dir is not None:
+        observers.append(DumpFolder(dump_dir))
+    if print_ir:
+        observers.append(PrintAfter(say))
+    return observers
+
+
+def _tell(compiled: Compiled, facts: dict[str, Json]) -> None:
+    from mllm_compiler.report import percent
+
+    for record in compiled.records:
+        error = compiled.errors.get(record.name)
+        proven = "" if error is None else f"  relative error {error:.1e}"
+        write_line(f"{record.name:24} {record.seconds:7.2f} s  {record.op_count:6} ops{proven}")
+    write_line(f"lifted: {percent(compiled.lifted_share)} of the floating-point operations")
+    if compiled.manifest is None:
+        return
+    plan = compiled.manifest.plan
+    write_line(f"memory: bound {plan.bound}, plan {plan.plan}, gap {plan.gap:.2%}")
+    write_line(
+        f"bundle: {compiled.output} ({facts['bundle_bytes']} bytes) in {compiled.seconds:.1f} s"
+    )

@@ -1,0 +1,166 @@
+"""Compiles a model: from ONNX to a signed bundle, with everything that a user may look at."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from xdsl.dialects.builtin import ModuleOp
+
+from mllm_compiler.assembly import Assembled, assemble_c
+from mllm_compiler.bundle.manifest import Manifest
+from mllm_compiler.bundle.writer import write_bundle
+from mllm_compiler.dialects import make_context
+from mllm_compiler.errors import CompileError
+from mllm_compiler.flops import lifted_share
+from mllm_compiler.importer import Imported, ModelSpec, import_model
+from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
+from mllm_compiler.pipelines import (
+    LIFT,
+    TOLERANCES,
+    check_pass,
+    check_target,
+    pass_class,
+    pass_names,
+)
+from mllm_compiler.validate import Validator
+
+Step = Callable[[str], None]
+"""Takes the name of what is done next."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to compile and how far.
+
+    Attributes:
+        model: An `.onnx` file, a `model.toml`, or a folder with one.
+        target: The backend.
+        output: The bundle to write; without one nothing is written.
+        key: Signs the bundle; without one it is unsigned.
+        stop_after: The last pass; no artifact is made then.
+        simplify: Whether onnxsim runs first.
+        emit_c: Whether the program is also written as readable C, beside the bundle.
+        validate: Whether each pass is proven on seeded inputs.
+    """
+
+    model: Path
+    target: str = "c"
+    output: Path | None = None
+    key: Ed25519PrivateKey | None = None
+    stop_after: str | None = None
+    simplify: bool = False
+    emit_c: bool = False
+    validate: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled:
+    """What came out.
+
+    Attributes:
+        name: The model's name.
+        target: The backend.
+        module: The module as the last pass left it.
+        records: A record a pass, the import first.
+        lifted_share: The share of floating-point operations that is in the mllm dialect after the
+            last lift.
+        errors: The relative error of each pass, where it was validated.
+        manifest: The bundle's manifest, where one was written.
+        output: The bundle.
+        seconds: Wall time of all of it.
+    """
+
+    name: str
+    target: str
+    module: ModuleOp
+    records: tuple[PassRecord, ...]
+    lifted_share: float
+    errors: dict[str, float]
+    manifest: Manifest | None
+    output: Path | None
+    seconds: float
+
+
+def compile_model(
+    request: Request, *, observers: Sequence[Observer] = (), step: Step = lambda text: None
+) -> Compiled:
+    """Compiles a model.
+
+    Args:
+        request: What to compile and how far.
+        observers: See the module after the import and after each pass.
+        step: Is told what is done next.
+
+    Raises:
+        CompileError: The input, the usage or a placement is at fault.
+    """
+    start = time.perf_counter()
+    check_target(request.target, "--target")
+    names = _names(request)
+    step("importing")
+    imported = import_model(request.model, simplify=request.simplify)
+    validator = Validator(imported.store, TOLERANCES)
+    watching = [*observers, *([validator] if request.validate else [])]
+    module = imported.module
+    seconds = time.perf_counter() - start
+    lifted = lifted_share(module)
+    records = [observe(0, IMPORT, seconds, module, watching)]
+    context = make_context(imported.store)
+    for name in names:
+        step(name)
+        passes = [pass_class(name)(**_options(name, imported.spec))]
+        records += run_passes(module, passes, context, watching, first=len(records))
+        lifted = lifted_share(module) if name in LIFT.passes else lifted
+    manifest = None
+    if request.stop_after is None:
+        step("writing the bundle")
+        manifest = _write(request, _assembled(request.target, imported))
+    return Compiled(
+        name=imported.spec.name,
+        target=request.target,
+        module=module,
+        records=tuple(records),
+        lifted_share=lifted,
+        errors=validator.errors,
+        manifest=manifest,
+        output=request.output if manifest is not None else None,
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _names(request: Request) -> tuple[str, ...]:
+    """The passes to run."""
+    names = pass_names(request.target)
+    if request.stop_after is None:
+        return names
+    if request.stop_after == IMPORT:
+        return ()
+    check_pass(request.stop_after, (IMPORT, *names), "--stop-after")
+    return names[: names.index(request.stop_after) + 1]
+
+
+def _options(name: str, spec: ModelSpec) -> dict[str, str]:
+    """What a pass must be told of the model."""
+    if name == "split-language-model" and spec.text is not None and spec.text.embedding:
+        return {"embedding": spec.text.embedding}
+    return {}
+
+
+def _assembled(target: str, imported: Imported) -> Assembled:
+    from mllm_compiler.backends.c.emit import emit
+
+    if target == "c":
+        return assemble_c(emit(imported.module), imported.module, imported.spec, imported.store)
+    raise CompileError("MLC-U002", f"unknown target '{target}'")
+
+
+def _write(request: Request, assembled: Assembled) -> Manifest | None:
+    if request.output is None:
+        return None
+    return write_bundle(
+        request.output, assembled.manifest, list(assembled.contents), key=request.key
+    )

@@ -1,0 +1,67 @@
+"""Shows the IR after each pass: files of a folder, or stderr."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+
+from mllm_compiler.bundle.files import atomic_output
+from mllm_compiler.pass_run import PassRecord
+
+SHOWN = 6
+"""How many kinds of operation the head of a dump names."""
+
+
+@dataclass(frozen=True)
+class DumpFolder:
+    """Writes `03-lift-attention.mlir`: what the pass left, with locations, to be read back.
+
+    The same model gives the same bytes, so times stand in a report and not here.
+
+    Attributes:
+        folder: Where; it is made.
+    """
+
+    folder: Path
+
+    def after(self, record: PassRecord, module: ModuleOp) -> None:
+        """Writes one file."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{record.number:02d}-{record.name}.mlir"
+        with atomic_output(path) as out:
+            out.write(f"{head(record)}\n{text_of(module)}\n".encode())
+
+
+@dataclass(frozen=True)
+class PrintAfter:
+    """Prints the module after each pass, as `--print-ir-after-all` wants it.
+
+    Attributes:
+        write: Takes the text.
+    """
+
+    write: Callable[[str], None]
+
+    def after(self, record: PassRecord, module: ModuleOp) -> None:
+        """Prints the module."""
+        self.write(f"// -----// IR Dump After {record.name} //----- //\n{text_of(module)}\n")
+
+
+def head(record: PassRecord) -> str:
+    """The comment at the head of a dump."""
+    kinds = [f"{count} {name}" for name, count in list(record.ops.items())[:SHOWN]]
+    more = len(record.ops) - SHOWN
+    kinds += [f"{more} more kinds"] if more > 0 else []
+    return f"// after {record.name}: {record.op_count} operations: {', '.join(kinds)}"
+
+
+def text_of(module: ModuleOp) -> str:
+    """A module as text that parses back, locations included."""
+    stream = io.StringIO()
+    Printer(stream, print_debuginfo=True).print_op(module)
+    return stream.getvalue()

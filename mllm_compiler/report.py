@@ -1,0 +1,113 @@
+"""`--report FILE`: what the compiler did, as JSON or, where the name ends in `.html`, a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+from jinja2 import Environment
+
+from mllm_compiler.bundle.files import atomic_output
+from mllm_compiler.bundle.typed_json import Json, encode
+from mllm_compiler.compiler import Compiled
+
+PAGE = """<!doctype html>
+<meta charset="utf-8">
+<title>{{ name }}, compiled for {{ target }}</title>
+<style>
+body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
+table { border-collapse: collapse; } td, th { padding: .2em .8em; border-bottom: 1px solid #ccc; }
+td.n { text-align: right; font-variant-numeric: tabular-nums; } th { text-align: left; }
+</style>
+<h1>{{ name }}, compiled for {{ target }}</h1>
+<table>
+{% for key, value in facts.items() %}<tr><th>{{ key }}<td>{{ value }}
+{% endfor %}</table>
+<h2>Passes</h2>
+<table><tr><th>pass<th>seconds<th>operations<th>relative error<th>most frequent
+{% for pass in passes %}<tr><td>{{ pass.name }}<td class="n">{{ "%.2f" | format(pass.seconds) }}
+<td class="n">{{ pass.operations }}<td class="n">{{ pass.error }}<td>{{ pass.kinds }}
+{% endfor %}</table>
+"""
+
+
+def report(compiled: Compiled) -> dict[str, Json]:
+    """What there is to say of a compilation."""
+    manifest = compiled.manifest
+    return {
+        "name": compiled.name,
+        "target": compiled.target,
+        "seconds": round(compiled.seconds, 3),
+        "lifted_flops_share": compiled.lifted_share,
+        "passes": [
+            {
+                "number": record.number,
+                "name": record.name,
+                "seconds": round(record.seconds, 4),
+                "operations": dict(record.ops),
+                "relative_error": compiled.errors.get(record.name),
+            }
+            for record in compiled.records
+        ],
+        "plan": None if manifest is None else encode(manifest.plan),
+        "entries": [] if manifest is None else sorted(manifest.entries),
+        "members": {}
+        if manifest is None
+        else {name: record.size for name, record in manifest.members.items()},
+        "bundle": None if compiled.output is None else str(compiled.output),
+        "bundle_bytes": None if compiled.output is None else compiled.output.stat().st_size,
+    }
+
+
+def write_report(path: Path, facts: Mapping[str, Json]) -> None:
+    """Writes the report; the name says in which form."""
+    is_page = path.suffix in (".html", ".htm")
+    text = page(facts) if is_page else json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+    with atomic_output(path) as out:
+        out.write(text.encode())
+
+
+def page(facts: Mapping[str, Json]) -> str:
+    """The report as one HTML page."""
+    passes = [_row(entry) for entry in _list(facts["passes"])]
+    shown = {
+        "time": f"{facts['seconds']} s",
+        "floating-point operations lifted": percent(facts["lifted_flops_share"]),
+        "memory plan": _plan(facts["plan"]),
+        "bundle": facts["bundle"] or "none",
+        "size": facts["bundle_bytes"] or "",
+    }
+    template = Environment(autoescape=True).from_string(PAGE)
+    return template.render(name=facts["name"], target=facts["target"], facts=shown, passes=passes)
+
+
+def percent(value: Json) -> str:
+    """A share as text; less than all of it never reads as 100 %."""
+    share = float(cast(float, value))
+    return "100 %" if share == 1.0 else f"{min(99.99, 100 * share):.2f} %"
+
+
+def _row(entry: Mapping[str, Json]) -> dict[str, Json]:
+    ops = cast("Mapping[str, int]", entry["operations"])
+    kinds = ", ".join(f"{count} {name}" for name, count in list(ops.items())[:4])
+    error = entry["relative_error"]
+    return {
+        "name": entry["name"],
+        "seconds": entry["seconds"],
+        "operations": sum(ops.values()),
+        "error": "" if error is None else f"{cast(float, error):.1e}",
+        "kinds": kinds,
+    }
+
+
+def _plan(plan: Json) -> str:
+    if plan is None:
+        return "none"
+    facts = cast("Mapping[str, float]", plan)
+    return f"{facts['plan']} bytes, lower bound {facts['bound']}, gap {facts['gap']:.2%}"
+
+
+def _list(value: Json) -> list[Mapping[str, Json]]:
+    return list(cast("Sequence[Mapping[str, Json]]", value))

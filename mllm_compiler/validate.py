@@ -1,0 +1,133 @@
+"""`--validate`: runs the module before and after each pass and compares.
+
+The inputs are seeded and small: each symbol gets a value within its bound, so that a whole model
+runs in moments. A pass that exceeds what it promises is named with the graph and the result.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from mllm_compiler.dialects.dims import dims_of
+from mllm_compiler.dialects.types import dtype_of, tensor_type
+from mllm_compiler.errors import CompileError
+from mllm_compiler.pass_run import PassRecord
+from mllm_compiler.passes.graphs import argument_names, graphs, pipeline_of, symbol_bound
+from mllm_compiler.reference import run_function
+from mllm_compiler.weights import WeightStore
+
+Values = Mapping[str, NDArray[np.generic]]
+
+SMALL = (3, 4, 5)
+"""Sizes that symbols get in turn, where their bounds allow."""
+
+IDS = 8
+"""Whole numbers whose meaning is unknown are smaller than this: ids, indices."""
+
+
+@dataclass
+class Validator:
+    """Compares each graph's results with those before the pass.
+
+    Attributes:
+        store: The bytes of weights.
+        tolerances: The largest relative error that each pass promises.
+        errors: The largest relative error of each pass that ran.
+    """
+
+    store: WeightStore
+    tolerances: Mapping[str, float]
+    errors: dict[str, float] = field(default_factory=dict[str, float])
+    _inputs: dict[str, Values] = field(default_factory=dict[str, Values])
+    _before: dict[str, Values] = field(default_factory=dict[str, Values])
+
+    def after(self, record: PassRecord, module: ModuleOp) -> None:
+        """Runs every graph and compares those that were there before.
+
+        Raises:
+            CompileError: `MLC-P001`, a result is further away than the pass promises.
+        """
+        now: dict[str, Values] = {}
+        worst = 0.0
+        for graph in graphs(module):
+            name = graph.sym_name.data
+            if name not in self._inputs:
+                self._inputs[name] = seeded_inputs(graph, pipeline_of(module).bound_of)
+            now[name] = run_function(module, name, self._inputs[name], self.store)
+            for result, value in now[name].items():
+                expected = self._before.get(name, {}).get(result)
+                if expected is not None:
+                    error = relative_error(value, expected)
+                    self._judge(record.name, name, result, error)
+                    worst = max(worst, error)
+        self._before = now
+        self.errors[record.name] = worst
+
+    def _judge(self, pass_name: str, graph: str, result: str, error: float) -> None:
+        allowed = self.tolerances.get(pass_name, 0.0)
+        if error <= allowed:
+            return
+        raise CompileError(
+            "MLC-P001",
+            f"'{pass_name}' changed '{result}' by {error:.2e}, it promises at most {allowed:.0e}",
+            location=graph,
+            remedy="--dump-dir shows the module before and after; please report it",
+        )
+
+
+def relative_error(value: NDArray[np.generic], expected: NDArray[np.generic]) -> float:
+    """The largest difference over the largest expected magnitude; infinite where shapes differ."""
+    if value.shape != expected.shape:
+        return float("inf")
+    if value.size == 0:
+        return 0.0
+    left, right = value.astype(np.float64), expected.astype(np.float64)
+    if not np.array_equal(np.isfinite(left), np.isfinite(right)):
+        return float("inf")
+    finite = np.isfinite(right)
+    difference = np.abs(np.where(finite, left - right, 0)).max()
+    scale = np.abs(np.where(finite, right, 0)).max()
+    return float(difference / scale) if scale > 0 else float(difference)
+
+
+def seeded_inputs(graph: FuncOp, bounds: Mapping[str, int]) -> Values:
+    """Inputs of a graph that are the same each time, small, and mean something to a model."""
+    kinds = [tensor_type(argument) for argument in graph.args]
+    sizes = symbol_sizes(
+        {s for kind in kinds for dim in dims_of(kind) for s in dim.symbols()}, bounds
+    )
+    inputs: dict[str, NDArray[np.generic]] = {}
+    for name, kind in zip(argument_names(graph), kinds, strict=True):
+        shape = tuple(dim.evaluate(sizes) for dim in dims_of(kind))
+        inputs[name] = seeded_value(name, dtype_of(kind.element_type), shape, sizes)
+    return inputs
+
+
+def symbol_sizes(symbols: Iterable[str], bounds: Mapping[str, int]) -> dict[str, int]:
+    """A small value for each symbol."""
+    return {
+        symbol: min(symbol_bound(symbol, dict(bounds)), SMALL[index % len(SMALL)])
+        for index, symbol in enumerate(sorted(symbols))
+    }
+
+
+def seeded_value(
+    name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...], sizes: Mapping[str, int]
+) -> NDArray[np.generic]:
+    """An input by its name: masks are ones, positions count on, other numbers are random."""
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    if dtype.kind == "f" or dtype.name == "bfloat16":
+        return (random.standard_normal(shape) * 0.5).astype(dtype)
+    if "mask" in name or dtype.kind == "b":
+        return np.ones(shape, dtype)
+    if "position" in name:
+        past = next((size for symbol, size in sizes.items() if symbol.startswith("past")), 0)
+        return np.broadcast_to(np.arange(past, past + shape[-1]), shape).astype(dtype)
+    return random.integers(0, IDS, shape).astype(dtype)
