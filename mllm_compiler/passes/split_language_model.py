@@ -1,0 +1,261 @@
+"""`split-language-model`: a decoder becomes the entries that generation calls; exact.
+
+    @decoder(ids, mask, positions, past..) -> logits of all tokens, present..
+->
+    @decoder    as it is
+    @prefill    logits of the last token only: the last row is taken before the head, the last norm
+                and the last feed-forward block, and before every op that works row by row
+    @decode     the same for one token
+    @embed      ids -> embeddings, where the decoder takes embeddings
+
+In prefill and decode every token attends to all that came before it, so that the mask of ones and
+the positions past, past + 1, .. are no inputs any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
+from mllm_compiler.dialects.locations import named as named_location
+from mllm_compiler.dialects.mllm import CacheAttr, EdgeAttr, array_of
+from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes import last_row
+from mllm_compiler.passes.graphs import (
+    ROLE,
+    SOURCE,
+    argument,
+    block_of,
+    erase_arguments,
+    graphs,
+    named,
+    pipeline_of,
+    remove_dead,
+    result_names,
+    role_of,
+)
+
+IDS = "input_ids"
+EMBEDDINGS = "inputs_embeds"
+MASK = "attention_mask"
+POSITIONS = "position_ids"
+LOGITS = "logits"
+
+
+@dataclass(frozen=True)
+class SplitLanguageModel(ModulePass):
+    """Makes prefill and decode from each graph whose role is language-model.
+
+    Attributes:
+        embedding: `graph:weight`, the table that `embed` looks tokens up in.
+    """
+
+    name = "split-language-model"
+    embedding: str = ""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Adds the entries behind each language model.
+
+        Raises:
+            CompileError: MLC-R004, the graph is no language model; MLC-R005, no such embedding.
+        """
+        for graph in graphs(op):
+            if role_of(graph) == "language-model":
+                split(op, graph, self.embedding)
+
+
+def split(module: ModuleOp, graph: FuncOp, embedding: str) -> None:
+    """Adds prefill, decode and embed of one language model."""
+    tokens = token_input(graph)
+    sequence = shape_of(tokens)[1].as_symbol()
+    if sequence is None:
+        return
+    prefix = _prefix(module, graph)
+    prefill = derive(module, graph, f"{prefix}prefill", "prefill")
+    caches = {c.graph.data: c for c in pipeline_of(module).caches}
+    past = _past(prefill, caches.get(graph.sym_name.data))
+    _drop_mask(prefill, past + Dim.symbol(sequence))
+    _number_positions(prefill, past)
+    remove_dead(prefill)
+    decode = derive(module, prefill, f"{prefix}decode", "decode")
+    substitute(decode, {sequence: Dim.const(1)})
+    last_row.keep_last_row(prefill, LOGITS)
+    where, _, weight = embedding.partition(":")
+    if where == graph.sym_name.data and argument(graph, EMBEDDINGS) is not None:
+        _embed(module, graph, f"{prefix}embed", weight)
+
+
+def token_input(graph: FuncOp) -> SSAValue:
+    """The ids or embeddings that a language model takes.
+
+    Raises:
+        CompileError: MLC-R004, it takes neither, or returns no logits.
+    """
+    found = [v for name in (IDS, EMBEDDINGS) if (v := argument(graph, name)) is not None]
+    name = graph.sym_name.data
+    remedy = "set the graph's role in model.toml"
+    if not found or len(shape_of(found[0])) < 2:
+        raise CompileError(
+            "MLC-R004",
+            "no input named 'input_ids' or 'inputs_embeds'",
+            location=name,
+            remedy=remedy,
+        )
+    if LOGITS not in result_names(graph):
+        raise CompileError("MLC-R004", "no result named 'logits'", location=name, remedy=remedy)
+    return found[0]
+
+
+def derive(module: ModuleOp, graph: FuncOp, name: str, role: str) -> FuncOp:
+    """A copy of a graph under another name, with its edges, caches and source."""
+    made = graph.clone()
+    made.properties["sym_name"] = StringAttr(name)
+    made.attributes[ROLE] = StringAttr(role)
+    made.attributes.setdefault(SOURCE, StringAttr(graph.sym_name.data))
+    module.body.block.insert_op_after(made, graph)
+    for before, after in zip(graph.walk(), made.walk(), strict=True):
+        after.location = before.location
+    pipeline = pipeline_of(module)
+    edges = [e for e in pipeline.edges if e.consumer.data == graph.sym_name.data]
+    copies = [EdgeAttr.of(name, e.input.data, e.producer.data, e.output.data) for e in edges]
+    pipeline.properties["edges"] = ArrayAttr([*pipeline.edges, *copies])
+    caches = [c for c in pipeline.caches if c.graph.data == graph.sym_name.data]
+    named_caches = [
+        CacheAttr.of(name, c.key.data, c.value.data, c.out.data, c.layers.data) for c in caches
+    ]
+    pipeline.properties["caches"] = ArrayAttr([*pipeline.caches, *named_caches])
+    return made
+
+
+def substitute(graph: FuncOp, values: dict[str, Dim]) -> None:
+    """Replaces symbols by dims in every type and expression of a graph."""
+    block = block_of(graph)
+    for value in [*block.args, *(r for op in block.ops for r in op.results)]:
+        type = ranked(value)
+        if type is not None and isinstance(type.encoding, DimsAttr):
+            dims = [d.substitute(values) for d in type.encoding.data]
+            retyped = tensor_of(type.element_type, dims)
+            Rewriter.replace_value_with_new_type(value, retyped)
+    for op in block.ops:
+        for name, attribute in op.properties.items():
+            if isinstance(attribute, DimsAttr):
+                op.properties[name] = DimsAttr(tuple(d.substitute(values) for d in attribute.data))
+    graph.update_function_type()
+
+
+def _prefix(module: ModuleOp, graph: FuncOp) -> str:
+    """Nothing for the only language model of a module, else its name."""
+    models = [g for g in graphs(module) if role_of(g) == "language-model"]
+    return "" if len(models) == 1 else f"{graph.sym_name.data}_"
+
+
+def _past(graph: FuncOp, cache: CacheAttr | None) -> Dim:
+    key = None if cache is None else argument(graph, cache.key_name(0))
+    return Dim.const(0) if key is None else shape_of(key)[2]
+
+
+def _drop_mask(graph: FuncOp, total: Dim) -> None:
+    """The mask is all ones: attention does without it, anything else reads ones."""
+    mask = argument(graph, MASK)
+    if mask is None:
+        return
+    symbol = shape_of(mask)[-1].as_symbol()
+    if symbol is not None:
+        substitute(graph, {symbol: total})
+        mask = argument(graph, MASK)
+        assert mask is not None
+    one = mllm.ConstantOp.of(np.ones((), dtype_of(element_of(mask))))
+    ones = mllm.BroadcastOp(one.result, shape_of(mask))
+    _replace_argument(graph, MASK, mask, [one, ones])
+    for op in list(block_of(graph).ops):
+        if isinstance(op, mllm.AttentionOp) and op.key_mask and _all_ones(op.key_mask):
+            _without_mask(op)
+
+
+def _without_mask(op: mllm.AttentionOp) -> None:
+    made = mllm.AttentionOp(
+        op.q,
+        op.k,
+        op.v,
+        heads=op.head_count,
+        kv_heads=op.kv_head_count,
+        scale=op.scale_value,
+        causal=bool(op.causal.value.data),
+        window=op.window.value.data if op.window else None,
+        bias=op.bias,
+    )
+    made.location = op.location
+    Rewriter.replace_op(op, made)
+
+
+def _all_ones(value: SSAValue) -> bool:
+    """Whether no element of a mask is zero."""
+    owner = value.owner
+    if isinstance(owner, mllm.ConstantOp):
+        return bool(array_of(owner.value).all())
+    passes = (mllm.BroadcastOp, mllm.CastOp, mllm.ReshapeOp, mllm.SliceOp)
+    return isinstance(owner, passes) and _all_ones(owner.x)
+
+
+def _number_positions(graph: FuncOp, past: Dim) -> None:
+    """The tokens stand at past, past + 1, and so on."""
+    positions = argument(graph, POSITIONS)
+    if positions is None or len(shape_of(positions)) != 2:
+        return
+    batch, tokens = shape_of(positions)
+    count = mllm.IotaOp(tokens, past)
+    row = mllm.ReshapeOp(count.result, (Dim.const(1), tokens))
+    made = [count, row, mllm.BroadcastOp(row.result, (batch, tokens))]
+    _replace_argument(graph, POSITIONS, positions, made)
+
+
+def _replace_argument(graph: FuncOp, name: str, value: SSAValue, ops: Sequence[Operation]) -> None:
+    first = block_of(graph).first_op
+    assert first is not None
+    for op in ops:
+        op.location = named_location(name)
+    block_of(graph).insert_ops_before(ops, first)
+    value.replace_all_uses_with(ops[-1].results[0])
+    erase_arguments(graph, {name})
+
+
+def _embed(module: ModuleOp, graph: FuncOp, name: str, weight: str) -> None:
+    embeddings = argument(graph, EMBEDDINGS)
+    assert embeddings is not None
+    table = _weight_of(graph, weight).clone()
+    ids = tensor_of(i64, shape_of(embeddings)[:-1])
+    made = FuncOp(name, ([ids], []))
+    lookup = mllm.EmbeddingOp(table.result, block_of(made).args[0])
+    for op in (table, lookup):
+        op.location = named_location(weight)
+    block_of(made).add_ops([table, lookup, ReturnOp(lookup.result)])
+    made.properties |= {"arg_attrs": named([IDS]), "res_attrs": named([EMBEDDINGS])}
+    made.attributes |= {ROLE: StringAttr("embedding")}
+    made.update_function_type()
+    module.body.block.insert_op_before(made, graph)
+
+
+def _weight_of(graph: FuncOp, name: str) -> mllm.WeightOp:
+    found = {
+        op.weight_name.data: op
+        for op in block_of(graph).ops
+        if isinstance(op, mllm.WeightOp) and op.weight_name
+    }
+    if name in found:
+        return found[name]
+    near = get_close_matches(name, found, n=1, cutoff=0.0)
+    remedy = f"the nearest is '{near[0]}'" if near else "it has no weights"
+    message = f"{graph.sym_name.data} has no weight '{name}'"
+    raise CompileError("MLC-R005", message, location="[text].embedding", remedy=remedy)
