@@ -8,9 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from frames import FIELDS, NUMBERS, meeting, parse_caption
+from frames import NUMBERS, meeting
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -63,10 +62,3 @@ class Dialogue:
 
     def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special_tokens=False).ids
-
-
-def matches(answer: str, seed: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Say for every field whether an answer has the phrase of the frame's own caption."""
-    said, true = parse_caption(answer), meeting(seed).phrases()
-    right = [len(said) == len(FIELDS) and said[i] == phrase for i, phrase in enumerate(true)]
-    return np.array(right)

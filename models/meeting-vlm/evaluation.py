@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from dialogue import Dialogue, matches
-from frames import FIELDS
+from dialogue import Dialogue
+from frames import FIELDS, meeting
 from language_model import LanguageModel
 from torch import Tensor, nn
 
@@ -61,10 +61,12 @@ def accuracy(
     seeds: Sequence[int],
 ) -> dict[str, float]:
     """Return the share of frames with each field right, and with `all` of them right."""
-    right: list[np.ndarray[tuple[int], np.dtype[np.bool_]]] = []
+    right: list[tuple[bool, ...]] = []
     for at in range(0, len(seeds), _BATCH):
         said = answers(model, talk, projector(inputs[at : at + _BATCH].float()))
-        right += [matches(text, seed) for text, seed in zip(said, seeds[at:], strict=False)]
-    table = np.stack(right)
+        right += [
+            meeting(seed).agreement(text) for text, seed in zip(said, seeds[at:], strict=False)
+        ]
+    table = np.array(right)
     figures = {field: round(float(table[:, i].mean()), 4) for i, field in enumerate(FIELDS)}
     return figures | {"all": round(float(table.all(1).mean()), 4)}

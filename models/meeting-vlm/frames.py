@@ -89,6 +89,11 @@ class Meeting:
         """Return the caption, one sentence of fixed grammar."""
         return ", ".join(self.phrases()) + "."
 
+    def agreement(self, answer: str) -> tuple[bool, ...]:
+        """Say for each of `FIELDS` whether an answer has the caption's phrase in its place."""
+        said, true = parse_caption(answer), self.phrases()
+        return tuple(len(said) == len(true) and said[i] == phrase for i, phrase in enumerate(true))
+
 
 def parse_caption(text: str) -> tuple[str, ...]:
     """Return the phrases of a caption; as many as it has, in its order."""
