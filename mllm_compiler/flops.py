@@ -1,7 +1,8 @@
 """How many floating-point operations a module does, and which share of them is lifted.
 
 A contraction counts a multiplication and an addition for each product, everything else that
-computes counts one for each element of its result; moving data counts nothing.
+computes counts one for each element of its result; moving data counts nothing. What has no type yet
+counts one.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ def lifted_share(module: ModuleOp) -> float:
 
 
 def _flops(op: Operation, name: str, bounds: Env) -> int:
-    if not op.results or name in MOVES or not _is_float(op.results[0]):
+    if not op.results or name in MOVES:
+        return 0
+    if ranked(op.results[0]) is None:
+        return 1
+    if not _is_float(op.results[0]):
         return 0
     elements = _elements(op.results[0], bounds)
     count = CONTRACTIONS.get(name)
@@ -59,7 +64,7 @@ def _flops(op: Operation, name: str, bounds: Env) -> int:
 
 
 def _by_last_dim(op: Operation, elements: int, bounds: Env) -> int:
-    return 2 * elements * _extents(op.operands[0], bounds)[-1]
+    return 2 * elements * (_extents(op.operands[0], bounds) or (1,))[-1]
 
 
 def _by_weight(op: Operation, elements: int, bounds: Env) -> int:
@@ -68,7 +73,7 @@ def _by_weight(op: Operation, elements: int, bounds: Env) -> int:
 
 def _attention(op: Operation, elements: int, bounds: Env) -> int:
     keys = _extents(op.operands[1], bounds)
-    tokens = keys[1] if len(keys) == 3 else keys[-2]
+    tokens = keys[-2] if len(keys) == 4 else keys[1]
     return 4 * elements * tokens
 
 

@@ -78,7 +78,9 @@ def _unknown(word: str, folder: Path) -> CompileError:
     hint = (
         f"did you mean {near[0]}?" if near else f"recipes: {names}" if names else "check the path"
     )
-    return CompileError("MLC-U003", f"no file, directory or recipe '{word}'", remedy=hint)
+    return CompileError(
+        "MLC-U003", "no file, directory or recipe of this name", location=word, remedy=hint
+    )
 
 
 def _nearest_file(path: Path) -> str:

@@ -84,8 +84,11 @@ class Validator:
 
 
 def run_graph(module: ModuleOp, graph: FuncOp, inputs: Values, store: WeightStore) -> Values:
-    """Runs a graph at any level; a lowered one keeps its cache between tokens, so past goes in and
-    present comes out as the tensors that the model calls so."""
+    """Runs a graph at any level of IR.
+
+    A lowered graph keeps its cache between tokens: the past tensors of `inputs` are put into it, and
+    the present ones are read out of it.
+    """
     name = graph.sym_name.data
     names = [cache for cache in pipeline_of(module).caches if cache.graph.data == name]
     if "cpu.cache" not in graph.attributes or not names:

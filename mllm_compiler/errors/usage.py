@@ -23,8 +23,8 @@ CODES: dict[str, ErrorCode] = {
         title="Unknown model",
         exit=2,
         cause="MODEL is neither a file, nor a directory with a model, nor the name of a recipe.",
-        example="mllmc compile: error: no file, directory or recipe 'smolm2-135m' [MLC-U003] "
-        "(did you mean smollm2-135m?)",
+        example="smolm2-135m: error: no file, directory or recipe of this name [MLC-U003] (did "
+        "you mean smollm2-135m?)",
         remedy="Give an `.onnx` file, a `model.toml`, a directory, or the name of a recipe in "
         "`models/`.",
     ),
