@@ -103,6 +103,14 @@ CODES: dict[str, ErrorCode] = {
         example="m.onnx: /fc/Gemm: error: 'onnx.Gemm': at least 2 operands are needed, 1 given",
         remedy="Correct the node or the call that exported it; the standard lists what it takes.",
     ),
+    "MLC-I015": ErrorCode(
+        title="The shapes of a model contradict each other",
+        exit=1,
+        cause="A node needs two extents to be equal that are not, for example the inner extents of "
+        "a matrix product.",
+        example="/fc/MatMul: error: 'onnx.MatMul' needs equal dimensions, but they are 8 and 9",
+        remedy="Check the shapes that the model's inputs declare, and export it again.",
+    ),
     "MLC-I020": ErrorCode(
         title="Not TOML",
         exit=1,
