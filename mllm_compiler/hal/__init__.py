@@ -1,0 +1,6 @@
+"""What each target can run: a table a target, and the questions that may be asked of it."""
+
+from mllm_compiler.hal.cost import Cost, cost_of
+from mllm_compiler.hal.target import Answer, OpSupport, Target, target, target_names
+
+__all__ = ["Answer", "Cost", "OpSupport", "Target", "cost_of", "target", "target_names"]

@@ -1,0 +1,118 @@
+"""What an op costs: floating-point operations and bytes, at given values of the symbols.
+
+A contraction counts two operations for each product, everything else that computes one for each
+element of its result; moving data counts none. Bytes are those of operands and results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from xdsl.ir import Operation, SSAValue
+
+from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects.dims import dims_of
+from mllm_compiler.dialects.types import dtype_of, element_of, ranked
+
+Env = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of an op."""
+
+    flops: int
+    bytes: int
+
+
+def cost_of(op: Operation, env: Env) -> Cost:
+    """The cost of an op with the symbols of `env`; a data-dependent dimension counts as 1."""
+    elements = sum(_elements(r, env) for r in op.results)
+    flops = FLOPS.get(type(op), _none)(op, elements, env)
+    return Cost(flops, sum(_nbytes(v, env) for v in (*op.operands, *op.results)))
+
+
+def _none(op: Operation, elements: int, env: Env) -> int:
+    return 0
+
+
+def _one(op: Operation, elements: int, env: Env) -> int:
+    return elements
+
+
+def _input(op: Operation, elements: int, env: Env) -> int:
+    return _elements(op.operands[0], env)
+
+
+def _products(op: Operation, elements: int, env: Env) -> int:
+    """Elements times the inner extent, which is the last one of the first operand."""
+    return 2 * elements * _shape(op.operands[0], env)[-1]
+
+
+def _filters(op: Operation, elements: int, env: Env) -> int:
+    return 2 * elements * prod(_shape(op.operands[1], env)[1:])
+
+
+def _feed_forward(op: Operation, elements: int, env: Env) -> int:
+    tokens = elements // max(1, _shape(op.results[0], env)[-1])
+    shapes = [_shape(v, env) for v in op.operands[1:]]
+    matrices = [s for s in shapes if len(s) == 2]
+    return tokens * (2 * sum(map(prod, matrices)) + 2 * matrices[0][0])
+
+
+def _attention(op: Operation, elements: int, env: Env) -> int:
+    keys = _shape(op.operands[1], env)
+    count = keys[1] if len(keys) == 3 else keys[2]
+    return 4 * elements * count
+
+
+def _window(op: Operation, elements: int, env: Env) -> int:
+    assert isinstance(op, mllm.PoolOp)
+    return elements * prod(op.window[0])
+
+
+FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
+    mllm.UnaryOp: _one,
+    mllm.BinaryOp: _one,
+    mllm.CompareOp: _one,
+    mllm.LinearOp: _products,
+    mllm.MatmulOp: _products,
+    mllm.MlpOp: _feed_forward,
+    mllm.GatedMlpOp: _feed_forward,
+    mllm.LayerNormOp: lambda op, n, env: 8 * n,
+    mllm.RmsNormOp: lambda op, n, env: 4 * n,
+    mllm.SoftmaxOp: lambda op, n, env: 5 * n,
+    mllm.ReduceOp: _input,
+    mllm.RopeOp: lambda op, n, env: 6 * n,
+    mllm.AlibiOp: _one,
+    mllm.AttentionOp: _attention,
+    mllm.CrossAttnOp: _attention,
+    mllm.PatchEmbedOp: _filters,
+    mllm.ConvOp: _filters,
+    mllm.PoolOp: _window,
+    mllm.ResizeOp: lambda op, n, env: 8 * n,
+}
+"""The operations of each op that computes."""
+
+
+def _shape(value: SSAValue, env: Env) -> tuple[int, ...]:
+    type = ranked(value)
+    if type is None:
+        return ()
+    return tuple(1 if d.unknown else d.evaluate(env) for d in dims_of(type))
+
+
+def _elements(value: SSAValue, env: Env) -> int:
+    return prod(_shape(value, env))
+
+
+def _nbytes(value: SSAValue, env: Env) -> int:
+    if ranked(value) is None:
+        return 0
+    try:
+        size = dtype_of(element_of(value)).itemsize
+    except TypeError:
+        return 0
+    return _elements(value, env) * size

@@ -1,0 +1,171 @@
+"""`place`: every op gets the target that runs it, with the reason; exact.
+
+    %y = mllm.linear %x, %w
+->
+    %y = mllm.linear %x, %w {place = #hal.place<"c", "f32_linear">}
+
+An op that the target does not run goes to the fallback, where one is named and runs it; otherwise
+it has no home, which is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects.hal import PlaceAttr
+from mllm_compiler.dialects.types import element_of, ranked, shape_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.hal import Answer, Cost, target
+from mllm_compiler.passes.graphs import (
+    block_of,
+    graphs,
+    location_of,
+    pipeline_of,
+    symbol_bound,
+)
+
+NONE = "none"
+TYPICAL = 256
+"""Symbols are counted at their bound, but at most at this."""
+
+
+@dataclass(frozen=True)
+class Place(ModulePass):
+    """Gives every op a target.
+
+    Attributes:
+        target: Where ops should run.
+        fallback: Where those run that the target cannot; `none` refuses them.
+    """
+
+    name = "place"
+    target: str = "c"
+    fallback: str = NONE
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Places every op of every graph.
+
+        Raises:
+            CompileError: MLC-R001, an op has no home.
+        """
+        for row in explain(op, self.target, self.fallback).rows:
+            if row.home is None:
+                raise CompileError(
+                    "MLC-R001",
+                    f"'{row.op.name}' has no home on '{self.target}': {row.why}",
+                    location=row.location,
+                    remedy=row.remedy,
+                )
+            row.op.attributes["place"] = PlaceAttr.of(row.home, row.why)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Where one op runs.
+
+    Attributes:
+        op: The op.
+        graph: The graph that it stands in.
+        location: The ONNX node.
+        type: Its first result's element type and dims.
+        home: The target; None where it has none.
+        why: The kernel that runs it, or what is missing.
+        remedy: What a user can do where it has no home, or only the fallback.
+        cost: What it costs.
+    """
+
+    op: Operation
+    graph: str
+    location: str
+    type: str
+    home: str | None
+    why: str
+    remedy: str
+    cost: Cost
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where every op runs.
+
+    Attributes:
+        target: The target that was asked for.
+        rows: An op a row, in the order of the module.
+    """
+
+    target: str
+    rows: tuple[Row, ...]
+
+    @property
+    def homeless(self) -> tuple[Row, ...]:
+        """The ops without a home."""
+        return tuple(row for row in self.rows if row.home is None)
+
+    def share(self, home: str) -> float:
+        """The share of all floating-point operations that runs on a target."""
+        total = sum(row.cost.flops for row in self.rows)
+        here = sum(row.cost.flops for row in self.rows if row.home == home)
+        return 1.0 if total == 0 else here / total
+
+
+def explain(module: ModuleOp, name: str, fallback: str = NONE) -> Placement:
+    """Where every op would run; nothing is changed and nothing refused.
+
+    Weights and constants are data and have no row.
+    """
+    bounds = pipeline_of(module).bound_of
+    rows: list[Row] = []
+    for graph in graphs(module):
+        for op in _computing(block_of(graph).ops):
+            symbols = {s for v in (*op.operands, *op.results) for s in _symbols(v)}
+            env = {s: min(TYPICAL, symbol_bound(s, bounds)) for s in symbols}
+            rows.append(_row(op, graph.sym_name.data, env, name, fallback))
+    return Placement(target=name, rows=tuple(rows))
+
+
+def _row(op: Operation, graph: str, env: dict[str, int], name: str, fallback: str) -> Row:
+    answer, home = target(name).supports(op, env), name
+    why, remedy = answer.reason, answer.remedy
+    if not answer.ok:
+        second = None if fallback == NONE else target(fallback).supports(op, env)
+        home = _second_home(second, fallback)
+        why = answer.reason if home is None else f"{name}: {answer.reason}"
+    return Row(
+        op=op,
+        graph=graph,
+        location=location_of(op),
+        type=_type(op.results[0]) if op.results else "",
+        home=home,
+        why=why,
+        remedy=remedy,
+        cost=answer.cost,
+    )
+
+
+def _second_home(answer: Answer | None, fallback: str) -> str | None:
+    return fallback if answer is not None and answer.ok else None
+
+
+def _computing(ops: Iterable[Operation]) -> list[Operation]:
+    data = (mllm.WeightOp, mllm.ConstantOp, ReturnOp)
+    return [op for op in ops if not isinstance(op, data)]
+
+
+def _symbols(value: SSAValue) -> set[str]:
+    if ranked(value) is None:
+        return set()
+    return {s for d in shape_of(value) for s in d.symbols()}
+
+
+def _type(value: SSAValue) -> str:
+    if ranked(value) is None:
+        return str(value.type)
+    return f"{element_of(value)}[{', '.join(map(str, shape_of(value)))}]"
