@@ -257,6 +257,98 @@ mllm_status mllm_bundle_model(const mllm_bundle *bundle, const mllm_model_option
 mllm_status mllm_trust_read(const char *path, mllm_key *keys, size_t capacity, size_t *count,
                             mllm_error *error);
 
+/* ---- Generation: text, pixels and sound in, tokens out -------------------------------------------- */
+
+typedef struct mllm_generator mllm_generator;
+
+/* Takes what generation needs beside the session: buffers, tokenizer, settings. All three outlive the
+ * generator; the session serves nothing else while it generates. */
+mllm_status mllm_generator_create(const mllm_bundle *bundle, const mllm_model *model,
+                                  mllm_session *session, mllm_generator **generator,
+                                  mllm_error *error);
+void mllm_generator_destroy(mllm_generator *generator);
+
+/* What goes in; unused parts are NULL. */
+typedef struct mllm_prompt {
+  const char *text;      /* UTF-8; NULL: the bundle's own prompt, else "" */
+  const char *system;    /* NULL: the template's own */
+  const uint8_t *rgb;    /* an image: [height, width, 3] */
+  uint32_t width;
+  uint32_t height;
+  const float *samples;  /* sound: mono, -1..1 */
+  size_t n_samples;
+  uint32_t rate;         /* samples per second */
+} mllm_prompt;
+
+typedef struct mllm_generate_options {
+  uint32_t max_new_tokens; /* 0: as the bundle says, else 256 */
+  double temperature;      /* 0: the most probable token, always */
+  double top_p;            /* 0: all tokens, as 1 */
+  uint64_t seed;
+} mllm_generate_options;
+
+#define MLLM_NO_TOKEN 0xFFFFFFFFu
+
+/* A token and the whole characters that it completes; text is valid until the next call. */
+typedef struct mllm_piece {
+  uint32_t token; /* MLLM_NO_TOKEN: this was all; text holds what was still incomplete */
+  const char *text;
+  size_t bytes;
+} mllm_piece;
+
+/* Reads the prompt (this allocates), then gives a token a call (this does not). options may be NULL. */
+mllm_status mllm_generate_start(mllm_generator *generator, const mllm_prompt *prompt,
+                                const mllm_generate_options *options, mllm_error *error);
+mllm_status mllm_generate_next(mllm_generator *generator, mllm_piece *piece, mllm_error *error);
+
+/* Both in one: calls back for every token, and a last time with MLLM_NO_TOKEN. The callback stops
+ * it early by returning something else than 0. */
+typedef int (*mllm_on_piece)(void *context, const mllm_piece *piece);
+mllm_status mllm_generate(mllm_generator *generator, const mllm_prompt *prompt,
+                          const mllm_generate_options *options, mllm_on_piece on_piece,
+                          void *context, mllm_error *error);
+
+typedef enum mllm_finish {
+  MLLM_FINISH_NONE = 0,   /* not yet */
+  MLLM_FINISH_STOP = 1,   /* a stop token */
+  MLLM_FINISH_LENGTH = 2, /* max_new_tokens */
+  MLLM_FINISH_FULL = 3    /* the KV cache is full */
+} mllm_finish;
+
+typedef struct mllm_statistics {
+  uint32_t prompt_tokens; /* those of the image included */
+  uint32_t new_tokens;
+  uint32_t finish;       /* mllm_finish */
+  double encode_seconds; /* pixels or sound, encoder, projector */
+  double prompt_seconds;
+  double decode_seconds; /* of new_tokens - 1 steps: the first token comes from the prompt */
+  uint64_t session_bytes;
+  uint64_t peak_bytes; /* the process's largest resident set so far */
+} mllm_statistics;
+
+void mllm_generate_statistics(const mllm_generator *generator, mllm_statistics *statistics);
+
+/* Text to ids and back. special: added tokens are recognised in the text, and ids that the tokenizer
+ * puts around a text are added; without, text is only text. *count may exceed capacity. */
+mllm_status mllm_tokenize(const mllm_generator *generator, const char *text, size_t bytes,
+                          int special, uint32_t *ids, size_t capacity, size_t *count,
+                          mllm_error *error);
+/* special: special tokens are spelled out. text has no NUL at its end; *bytes may exceed capacity. */
+mllm_status mllm_detokenize(const mllm_generator *generator, const uint32_t *ids, size_t count,
+                            int special, char *text, size_t capacity, size_t *bytes,
+                            mllm_error *error);
+
+/* ---- Files that need no other library -------------------------------------------------------------- */
+
+/* Maps a P6 PPM or a uint8 npy of [height, width, 3] and points the prompt to its pixels; or a 16-bit
+ * PCM WAV of one or two channels, whose mean is copied. The file outlives the prompt. */
+typedef struct mllm_media mllm_media;
+mllm_status mllm_media_open_image(const char *path, mllm_prompt *prompt, mllm_media **media,
+                                  mllm_error *error);
+mllm_status mllm_media_open_audio(const char *path, mllm_prompt *prompt, mllm_media **media,
+                                  mllm_error *error);
+void mllm_media_close(mllm_media *media);
+
 /* What a user can do about an error code, as a clause; "" where nothing is known. */
 const char *mllm_remedy(const char *code);
 

@@ -30,7 +30,9 @@ extern "C" {
 #endif
 
 #define MLLM_TOKENIZER_MAGIC "MLLMTOK\x01"
-#define MLLM_NO_TOKEN        0xFFFFFFFFu
+#ifndef MLLM_NO_TOKEN
+#define MLLM_NO_TOKEN 0xFFFFFFFFu
+#endif
 
 enum {                                   /* header flags */
        MLLM_TOKENIZER_DIGITS = 1,        /* cut at digits; */

@@ -73,12 +73,6 @@ mllm_status mllm_config_read(mllm_config *config, const void *bytes, size_t size
   const mllm_json_value *root = config->document.values;
   config->text = mllm_json_get(root, "text");
   config->generation = mllm_json_get(root, "generation");
-  const mllm_json_value *embedding = mllm_json_get(config->text, "embedding");
-  config->embedding = mllm_json_text(embedding, "tensor", NULL);
-  if (config->embedding == NULL)
-    config->embedding = mllm_json_text(config->text, "embedding", NULL);
-  const char *colon = config->embedding == NULL ? NULL : strchr(config->embedding, ':');
-  if (colon != NULL) config->embedding = colon + 1; /* "decoder:weight" names the graph too */
   const mllm_json_value *image = mllm_json_get(root, "image");
   const mllm_json_value *audio = mllm_json_get(root, "audio");
   mllm_status status = MLLM_OK;

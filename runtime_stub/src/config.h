@@ -1,15 +1,16 @@
 /* `config.json` of a bundle: how text, images and sound go in, and how tokens come out.
  *
- *   {"text":       {"stop": [2], "embedding": "model.embed_tokens.weight", "image_token":
- * "<image>", "prompt": "Describe the picture.", "template": {"plain": [...], "image": [...],
- * "system": [...], "image_system": [...]}}, "image":      {"size": [height, width], "mean": [r, g,
- * b], "std": [r, g, b], "fit": "stretch"}, "audio":      {"rate": 16000, "n_fft": 400, "hop": 160,
- * "mels": 80, "window_s": 30}, "generation": {"forced_prompt": [..], "suppress": [..],
- * "begin_suppress": [..], "max_new_tokens": 128}}
+ *   {"text":       {"stop": [2], "prompt": "Describe the picture.",
+ *                   "template": {"plain": [...], "image": [...], "system": [...],
+ *                                "image_system": [...]}},
+ *    "image":      {"size": [height, width], "mean": [r, g, b], "std": [r, g, b], "fit":
+ * "stretch"}, "audio":      {"rate": 16000, "n_fft": 400, "hop": 160, "mels": 80, "window_s": 30},
+ *    "generation": {"forced_prompt": [..], "suppress": [..], "begin_suppress": [..],
+ *                   "max_new_tokens": 128}}
  *
- * Every part may be absent. A segment of a template is one of {"literal": "text"}, {"prompt":
- * true},
- * {"system": true} and {"image": true}; "trim": true cuts the white space around what is put in. */
+ * Every part may be absent, other keys are not read. A segment of a template is one of {"literal":
+ * "text"}, {"prompt": true}, {"system": true} and {"image": true}; "trim": true cuts the white
+ * space around what is put in. */
 #ifndef MLLM_CONFIG_H
 #define MLLM_CONFIG_H
 
@@ -27,7 +28,6 @@ typedef struct mllm_config {
   mllm_json document;
   const mllm_json_value *text;
   const mllm_json_value *generation;
-  const char *embedding; /* name of a weight, or NULL */
   bool has_image;
   bool has_audio;
   mllm_image_config image;

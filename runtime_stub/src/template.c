@@ -83,10 +83,9 @@ mllm_status mllm_template_render(const mllm_config *config, const char *prompt, 
   segment = mllm_json_first(segments);
   for (uint32_t i = 0; i < count; i++, segment = mllm_json_next(segment)) {
     const piece part = resolve(segment, prompt, system, &plain);
-    if (mllm_json_bool(segment, "image", false))
-      rendered->images[rendered->n_images++] = rendered->size;
-    else
-      append(rendered, part, plain);
+    const bool image = mllm_json_bool(segment, "image", false);
+    if (image && has_image) rendered->images[rendered->n_images++] = rendered->size;
+    if (!image) append(rendered, part, plain);
   }
   return MLLM_OK;
 }

@@ -1,0 +1,116 @@
+/* Pixels or sound through the encoder, and the projector where there is one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "generator.h"
+#include "status.h"
+
+static mllm_status refuse(mllm_error *error, const char *why) {
+  return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_INPUT, "%s", why);
+}
+
+/* An entry's only output in memory of our own: what follows the encoder keeps it across runs. */
+static mllm_status own_output(const mllm_model *model, uint32_t entry, mllm_tensor *tensor,
+                              size_t *taken, mllm_error *error) {
+  mllm_tensor_info info;
+  const mllm_status status = mllm_model_output(model, entry, 0, &info);
+  if (status != MLLM_OK) return status;
+  *tensor = (mllm_tensor){.name = info.name, .data = malloc((size_t)info.max_bytes)};
+  *taken = (size_t)info.max_bytes;
+  if (tensor->data != NULL) return MLLM_OK;
+  return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for features");
+}
+
+/* Whether every input of an entry has a place where an earlier entry leaves it. */
+static bool is_linked(const mllm_model *model, uint32_t entry, uint32_t input) {
+  mllm_tensor_info info;
+  return mllm_model_input(model, entry, input, &info) == MLLM_OK && info.arena_offset != UINT64_MAX;
+}
+
+static bool take_buffers(mllm_generator *g) {
+  const mllm_config *c = &g->config;
+  size_t media = 0;
+  if (c->has_image) media = (size_t)3 * c->image.width * c->image.height;
+  if (g->from_sound && c->has_audio) {
+    media = (size_t)c->audio.mels * c->audio.frames;
+    g->samples = calloc((size_t)c->audio.frames * c->audio.hop, sizeof *g->samples);
+    if (g->samples == NULL) return false;
+  }
+  g->media = calloc(media + 1, sizeof *g->media);
+  return g->media != NULL;
+}
+
+mllm_status mllm_media_memory(mllm_generator *g, mllm_error *error) {
+  if (g->encoder == MLLM_NO_TOKEN) return MLLM_OK;
+  if (g->from_sound ? !g->config.has_audio : !g->config.has_image)
+    return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_CONFIG,
+                     "config.json does not say how the encoder's input is made");
+  if (!take_buffers(g))
+    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for pixels or sound");
+  if (g->from_sound) return MLLM_OK; /* the decoder reads the encoder's output in its place */
+  const bool projects = g->projector != MLLM_NO_TOKEN;
+  mllm_status status = own_output(g->model, projects ? g->projector : g->encoder, &g->features,
+                                  &g->features_bytes, error);
+  if (status == MLLM_OK && projects && !is_linked(g->model, g->projector, 0))
+    status = own_output(g->model, g->encoder, &g->encoded, &g->encoded_bytes, error);
+  return status;
+}
+
+/* Runs an entry with one input; output NULL: it goes to its place in the arena. */
+static mllm_status run_one(mllm_generator *g, uint32_t entry, const mllm_tensor *input,
+                           mllm_tensor *output, size_t taken, mllm_error *error) {
+  if (output != NULL) output->bytes = taken;
+  return mllm_run(g->session, entry, input, input == NULL ? 0 : 1, output, output == NULL ? 0 : 1,
+                  error);
+}
+
+static mllm_status encode_image(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
+  const mllm_image image = {prompt->rgb, prompt->width, prompt->height};
+  if (image.width == 0 || image.height == 0 || image.width > MLLM_IMAGE_SIDE ||
+      image.height > MLLM_IMAGE_SIDE)
+    return refuse(error, "the image's size is out of range");
+  const mllm_image_config *c = &g->config.image;
+  mllm_status status = mllm_image_prepare(&image, c, g->media, error);
+  if (status != MLLM_OK) return status;
+  const mllm_tensor pixels = {.data = g->media,
+                              .bytes = (size_t)3 * c->width * c->height * sizeof(float),
+                              .dtype = MLLM_F32,
+                              .rank = 4,
+                              .dims = {1, 3, c->height, c->width}};
+  if (g->projector == MLLM_NO_TOKEN)
+    return run_one(g, g->encoder, &pixels, &g->features, g->features_bytes, error);
+  mllm_tensor *encoded = g->encoded.data == NULL ? NULL : &g->encoded;
+  status = run_one(g, g->encoder, &pixels, encoded, g->encoded_bytes, error);
+  if (status != MLLM_OK) return status;
+  mllm_tensor input = g->encoded;
+  input.name = NULL; /* by place: the names of the two ends differ */
+  return run_one(g, g->projector, encoded == NULL ? NULL : &input, &g->features, g->features_bytes,
+                 error);
+}
+
+static mllm_status encode_sound(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
+  const mllm_audio_config *c = &g->config.audio;
+  if (prompt->rate < 1000 || prompt->rate > 384000 || prompt->n_samples == 0)
+    return refuse(error, "the sound is empty, or its sample rate is out of range");
+  mllm_resample(prompt->samples, prompt->n_samples, prompt->rate, c->rate, g->samples,
+                (size_t)c->frames * c->hop);
+  const mllm_status status = mllm_log_mel(c, g->samples, g->media, error);
+  if (status != MLLM_OK) return status;
+  const mllm_tensor mel = {.data = g->media,
+                           .bytes = (size_t)c->mels * c->frames * sizeof(float),
+                           .dtype = MLLM_F32,
+                           .rank = 3,
+                           .dims = {1, c->mels, c->frames}};
+  return run_one(g, g->encoder, &mel, NULL, 0, error);
+}
+
+mllm_status mllm_encode_media(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
+  if (g->from_sound && prompt->samples == NULL)
+    return refuse(error, "the model listens: give it sound");
+  if (!g->from_sound && prompt->samples != NULL) return refuse(error, "the model takes no sound");
+  if (g->from_sound && prompt->rgb != NULL) return refuse(error, "the model takes no image");
+  if (prompt->rgb != NULL && (g->encoder == MLLM_NO_TOKEN || g->embed == MLLM_NO_TOKEN))
+    return refuse(error, "the model takes no image");
+  if (prompt->rgb != NULL) return encode_image(g, prompt, error);
+  return g->from_sound ? encode_sound(g, prompt, error) : MLLM_OK;
+}

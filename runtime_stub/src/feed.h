@@ -1,0 +1,44 @@
+/* Feeding tokens to one entry of a language model: what it takes, by the names of its inputs. */
+#ifndef MLLM_FEED_H
+#define MLLM_FEED_H
+
+#include <stdbool.h>
+
+#include "mllm.h"
+
+typedef struct mllm_feed {
+  uint32_t entry;
+  int32_t cache;  /* -1: none */
+  uint32_t chunk; /* the most tokens of one run */
+  uint32_t width; /* of an embedding; 0: it takes ids */
+  uint32_t vocabulary;
+  const char *tokens;    /* name of the input of ids or embeddings */
+  const char *mask;      /* or NULL */
+  const char *positions; /* or NULL */
+  uint32_t position_rank;
+  const char *logits;
+  float *own_logits; /* where they have no place in the arena; owned */
+  size_t own_bytes;
+} mllm_feed;
+
+/* The first entry with the role, or MLLM_NO_TOKEN. */
+uint32_t mllm_entry_of_role(const mllm_model *model, const char *role);
+
+mllm_status mllm_feed_make(mllm_feed *feed, const mllm_model *model, uint32_t entry,
+                           mllm_error *error);
+void mllm_feed_free(mllm_feed *feed);
+
+/* Working memory of a run. */
+typedef struct mllm_feed_memory {
+  int64_t *ids;       /* [chunk]: what to feed, where the entry takes ids */
+  float *embeddings;  /* [chunk, width]: likewise */
+  int64_t *positions; /* [chunk] */
+  int64_t *ones;      /* [capacity of the cache + chunk], all 1 */
+} mllm_feed_memory;
+
+/* Runs the entry on `count` tokens behind `past`; *logits are those of the last token. */
+mllm_status mllm_feed_run(const mllm_feed *feed, mllm_session *session,
+                          const mllm_feed_memory *memory, uint32_t count, uint32_t past,
+                          const float **logits, mllm_error *error);
+
+#endif

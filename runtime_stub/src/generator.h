@@ -1,0 +1,65 @@
+/* The parts of a generator. */
+#ifndef MLLM_GENERATOR_H
+#define MLLM_GENERATOR_H
+
+#include "config.h"
+#include "feed.h"
+#include "mllm_tokenizer.h"
+#include "sampling.h"
+
+/* In the row of prompt ids: this bit marks row (id & ~bit) of the image's features. */
+#define MLLM_FEATURE_BIT 0x80000000u
+
+struct mllm_generator {
+  const mllm_model *model;
+  mllm_session *session;
+  mllm_config config;
+  mllm_tokenizer tokenizer;
+
+  mllm_feed prompt; /* takes the prompt: role prefill, decoder or language-model */
+  mllm_feed decode; /* takes one token: role decode, decoder-with-past, or the same again */
+  mllm_feed_memory memory;
+  uint32_t capacity; /* tokens that fit the cache */
+  bool from_sound;   /* the prompt entry reads an encoder's sound */
+
+  uint32_t embed;        /* entry: ids to embeddings; MLLM_NO_TOKEN: none */
+  const char *embed_ids; /* its input */
+  uint32_t encoder;      /* entry; MLLM_NO_TOKEN: none */
+  uint32_t projector;    /* likewise */
+  float *media;          /* pixels or log-mel features, the encoder's input */
+  float *samples;        /* one window of sound */
+  mllm_tensor features; /* what stands for the image: [1, rows, width], of the last encoder stage */
+  mllm_tensor encoded;  /* the encoder's output for the projector, where it has no shared place */
+  size_t features_bytes; /* what was taken for features.data */
+  size_t encoded_bytes;
+
+  uint32_t *ids; /* [capacity] the prompt */
+  uint32_t n_ids;
+  uint8_t *suppressed; /* [vocabulary] */
+  mllm_sampler sampler;
+  mllm_utf8_stream utf8;
+  char *text; /* a token's characters */
+
+  const float *logits;
+  uint32_t pending; /* the token that the next step feeds */
+  uint32_t length;  /* tokens in the cache */
+  uint32_t limit;   /* max_new_tokens */
+  mllm_statistics statistics;
+};
+
+/* Fills ids, n_ids from the prompt; `has_image`: the features are computed. */
+mllm_status mllm_prompt_ids(mllm_generator *generator, const mllm_prompt *prompt, bool has_image,
+                            mllm_error *error);
+
+/* Runs encoder and projector on the prompt's image or sound. */
+mllm_status mllm_encode_media(mllm_generator *generator, const mllm_prompt *prompt,
+                              mllm_error *error);
+
+/* Takes memory for the encoder and projector. */
+mllm_status mllm_media_memory(mllm_generator *generator, mllm_error *error);
+
+/* Feeds ids[0 .. count): sets logits, advances length. */
+mllm_status mllm_feed_ids(mllm_generator *generator, const mllm_feed *feed, const uint32_t *ids,
+                          uint32_t count, mllm_error *error);
+
+#endif
