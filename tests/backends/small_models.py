@@ -152,9 +152,7 @@ def llama(
     return module_of(func, caches=[cache], bounds=BOUNDS), store
 
 
-def llama_inputs(
-    module: ModuleOp, *, past: int, tokens: int, seed: int = 0
-) -> dict[str, Array]:
+def llama_inputs(module: ModuleOp, *, past: int, tokens: int, seed: int = 0) -> dict[str, Array]:
     """Random inputs of a decoder, in the order of its arguments."""
     rng = np.random.default_rng(seed)
     func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))

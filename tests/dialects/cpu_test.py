@@ -1,0 +1,188 @@
+"""The cpu dialect: forms that parse back, contracts that refuse, numbers that match the header."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from xdsl.dialects import test
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i64
+from xdsl.ir import SSAValue
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from mllm_compiler.dialects import cpu, make_context
+from mllm_compiler.dialects.cpu import elementwise
+from mllm_compiler.dialects.cpu.conv import POOLS
+from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS, REDUCTIONS
+from mllm_compiler.dialects.dims import Dim, DimsAttr
+
+HEADER = Path(__file__).parents[2] / "runtime_stub/include/mllm_program.h"
+
+
+def value(*shape: int, element: object = f32) -> SSAValue:
+    return test.TestOp(result_types=[TensorType(element, shape)]).results[0]  # type: ignore[arg-type]
+
+
+def t(*shape: int) -> TensorType:
+    return TensorType(f32, shape)
+
+
+T = Dim.symbol("sequence_length")
+
+
+def examples() -> list[cpu.CpuOp]:
+    """One op of each class, with absent and present optional operands."""
+    x, row, ids = value(1, 3, 16), value(16), value(1, 3, element=i64)
+    heads = {"heads": 4, "kv_heads": 2, "scale": 1 / 3, "causal": True, "window": 0}
+    pool = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 0, 0, 0]}
+    conv = {"kernel_shape": [3], "strides": [2], "pads": [1, 1], "dilations": [1]}
+    image = value(1, 3, 28, 28)
+    return [
+        cpu.F32LinearOp.call([x, value(1, 16, 16), None], t(1, 3, 8), n=8, activation="silu"),
+        cpu.F32LinearOp.call([x, value(1, 16, 16), row], t(1, 3, 16), n=16, activation="none"),
+        cpu.F32MatmulOp.call([x, value(1, 5, 16)], t(1, 3, 5), transpose_b=True),
+        cpu.F32LayerNormOp.call([x, None, row], t(1, 3, 16), epsilon=1e-5),
+        cpu.F32RmsNormOp.call([x, row], t(1, 3, 16), epsilon=1e-6),
+        cpu.F32SoftmaxOp.call([x], t(1, 3, 16), axis=2),
+        cpu.F32ReduceOp.call([x], t(1, 16), kind="mean", axes=[1]),
+        cpu.F32RopeOp.call([x, ids, value(2)], t(1, 3, 16), heads=4, interleaved=False),
+        cpu.F32AttentionOp.call(
+            [x, value(1, 7, 8), value(1, 7, 8), None, value(1, 1, 3, 7)], t(1, 3, 16), **heads
+        ),
+        cpu.F32KvStoreOp.call([value(1, 3, 8), value(1, 3, 8)], None, layer=1, kv_heads=2),
+        cpu.F32PagedAttentionOp.call([x, ids, None], t(1, 3, 16), layer=1, **heads),
+        cpu.F32ElementwiseOp.call([x, row], t(1, 3, 16), program="in0 in1 add 0.5 mul"),
+        cpu.I64ElementwiseOp.call([ids], ids.type, program="in0 3 add"),
+        cpu.F32EmbeddingOp.call([ids, value(2, 16, 16)], t(1, 3, 16)),
+        cpu.GatherOp.call([x, value(2, element=i64)], t(1, 2, 16), axis=1),
+        cpu.TransposeOp.call([x], t(3, 1, 16), perm=[1, 0, 2]),
+        cpu.SliceOp.call([x], t(1, 1, 16), starts=DimsAttr((Dim(), T - 1, Dim())), steps=[1, 1, 1]),
+        cpu.ConcatOp.call([x, x], t(1, 6, 16), axis=1),
+        cpu.BroadcastOp.call([row], t(1, 3, 16)),
+        cpu.CopyOp.call([x], t(1, 3, 16)),
+        cpu.CastOp.call([ids], t(1, 3)),
+        cpu.IotaOp.call([], TensorType(i64, [3]), start=DimsAttr((T,)), step=1),
+        cpu.PadOp.call([x], t(1, 5, 16), before=[0, 1, 0], value=0),
+        cpu.F32PatchEmbedOp.call([image, value(1, 588, 16), row], t(1, 4, 16), patch=14, n=16),
+        cpu.F32ConvOp.call(
+            [value(1, 4, 9), value(1, 12, 16), None], t(1, 16, 5), **conv, groups=1, out_channels=16
+        ),
+        cpu.F32PoolOp.call([image], t(1, 3, 14, 14), kind="max", **pool, count_include_pad=False),
+        cpu.AliasOp.call([x], t(3, 16)),
+    ]
+
+
+def module_of(op: cpu.CpuOp) -> ModuleOp:
+    sources = dict.fromkeys(v.owner for v in op.operands)
+    return ModuleOp([*sources, op])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("generic", [False, True])
+@pytest.mark.parametrize("op", examples(), ids=lambda op: op.name)
+def test_both_forms_parse_back(op: cpu.CpuOp, generic: bool) -> None:
+    module = module_of(op.clone() if op.parent else op)
+    module.verify()
+    text = StringIO()
+    Printer(text, print_generic_format=generic).print_op(module)
+    context = make_context()
+    context.load_dialect(test.Test)
+    again = Parser(context, text.getvalue()).parse_module()
+    again.verify()
+    assert again.is_structurally_equivalent(module)
+    for child in [*module.body.block.ops]:
+        child.detach()
+
+
+def test_every_kernel_op_has_an_example() -> None:
+    assert {type(op) for op in examples()} == {*cpu.KERNEL_OPS, cpu.AliasOp}
+
+
+def test_parameters_are_the_properties_in_order() -> None:
+    ops = {op.name: op for op in examples()}
+    assert ops["cpu.f32_attention"].params() == [
+        ("i64", 4),
+        ("i64", 2),
+        ("f64", 1 / 3),
+        ("i64", 1),
+        ("i64", 0),
+    ]
+    slice_params = ops["cpu.slice"].params()
+    assert slice_params[:4] == [("i64", 3), ("expr", Dim()), ("expr", T - 1), ("expr", Dim())]
+    assert ops["cpu.iota"].params() == [("expr", T), ("i64", 1)]
+    assert ops["cpu.f32_elementwise"].params()[:3] == [("i64", 6), ("i64", 0), ("i64", 1)]
+
+
+def broken() -> list[tuple[str, cpu.CpuOp]]:
+    x, ids = value(1, 3, 16), value(1, 3, element=i64)
+    return [
+        ("C0", cpu.F32LinearOp.call([x, value(1, 16, 16), None], t(1, 3, 8), n=8, activation="x")),
+        (
+            "C1",
+            cpu.F32LinearOp.call([x, value(2, 16, 16), None], t(1, 3, 8), n=8, activation="none"),
+        ),
+        ("C2", cpu.F32LinearOp.call([x, value(1, 16, 16), x], t(1, 3, 8), n=8, activation="none")),
+        ("C3", cpu.F32LinearOp.call([x, value(1, 16, 16), None], t(1, 9), n=8, activation="none")),
+        ("C2", cpu.F32MatmulOp.call([x, value(1, 5, 16)], t(1, 3, 5), transpose_b=False)),
+        ("C1", cpu.F32RmsNormOp.call([x, value(3)], t(1, 3, 16), epsilon=1e-6)),
+        ("C2", cpu.F32LayerNormOp.call([x, None, None], t(1, 3), epsilon=1e-6)),
+        ("C1", cpu.F32SoftmaxOp.call([x], t(1, 3, 16), axis=3)),
+        ("C1", cpu.F32ReduceOp.call([x], t(1), kind="sum", axes=[2, 1])),
+        ("C2", cpu.F32RopeOp.call([x, ids, value(2)], t(1, 3, 16), heads=5, interleaved=False)),
+        ("C1", cpu.F32KvStoreOp.call([x, value(1, 3, 16)], None, layer=0, kv_heads=3)),
+        ("C1", cpu.F32ElementwiseOp.call([x], t(1, 3, 16), program="in1")),
+        ("C2", cpu.F32ElementwiseOp.call([x], t(1, 3, 16), program="in0 in0")),
+        ("C3", cpu.F32ElementwiseOp.call([x], t(2, 3, 16), program="in0 neg")),
+        ("C4", cpu.I64ElementwiseOp.call([ids], ids.type, program="in0 tanh")),
+        ("C2", cpu.GatherOp.call([x, ids], t(1, 3, 16), axis=1)),
+        ("C1", cpu.TransposeOp.call([x], t(1, 3, 16), perm=[0, 1, 1])),
+        ("C1", cpu.SliceOp.call([x], t(1), starts=DimsAttr((Dim(),)), steps=[1])),
+        ("C1", cpu.IotaOp.call([], t(3, 1), start=DimsAttr((T,)), step=1)),
+        ("C1", cpu.AliasOp.call([ids], t(3))),
+    ]
+
+
+@pytest.mark.parametrize(("number", "op"), broken(), ids=lambda v: getattr(v, "name", v))
+def test_a_broken_contract_names_its_constraint(number: str, op: cpu.CpuOp) -> None:
+    with pytest.raises(VerifyException, match=rf"{op.name}' {number}:"):
+        op.verify()
+
+
+def enum(prefix: str) -> dict[str, int]:
+    """The members of the header's enumerations that begin with a prefix."""
+    found = re.findall(rf"\b{prefix}_(\w+) = (\d+)", HEADER.read_text())
+    return {name.lower(): int(number) for name, number in found}
+
+
+def test_elementwise_numbers_are_the_headers() -> None:
+    ours = {
+        "load": elementwise.LOAD,
+        "const": elementwise.CONST,
+        "iconst": elementwise.ICONST,
+        "select": elementwise.SELECT,
+        **elementwise.UNARY,
+        **elementwise.BINARY,
+    }
+    assert ours == enum("MLLM_EW")
+
+
+def test_enumerations_are_the_headers() -> None:
+    assert {n: i for i, n in enumerate(ACTIVATIONS)} == enum("MLLM_ACTIVATION")
+    assert {n: i for i, n in enumerate(REDUCTIONS)} == enum("MLLM_REDUCE")
+    assert {n: i for i, n in enumerate(POOLS)} == enum("MLLM_POOL")
+
+
+def test_kernels_are_the_runtimes() -> None:
+    declared = re.findall(r"mllm_k_(\w+)\(", HEADER.with_name("mllm_kernels.h").read_text())
+    assert {op.kernel() for op in cpu.KERNEL_OPS} == set(declared)
+
+
+@pytest.mark.parametrize(
+    "text", ["in0 in1 add", "in0 0.1 mul", "in0 -3 add", "in0 inf min", "1e-30"]
+)
+def test_programs_spell_back(text: str) -> None:
+    program = elementwise.words(text)
+    assert elementwise.words(elementwise.spell(program)) == program

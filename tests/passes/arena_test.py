@@ -1,0 +1,84 @@
+"""Plans of the arena: no overlap, never below the bound, the same for the same buffers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mllm_compiler.passes import arena
+from mllm_compiler.passes.arena import Interval
+
+BUFFERS = st.lists(
+    st.builds(
+        lambda i, first, life, size: Interval(str(i), first, first + life, size),
+        st.integers(0, 99),
+        st.integers(0, 30),
+        st.integers(0, 12),
+        st.integers(0, 5000),
+    ),
+    max_size=40,
+)
+
+
+def brute_force_overlap(buffers: list[Interval], offsets: tuple[int, ...]) -> bool:
+    """Whether two buffers share a byte at one time, pair by pair and byte range by byte range."""
+    for i, a in enumerate(buffers):
+        for j, b in enumerate(buffers[:i]):
+            times = range(max(a.first, b.first), min(a.last, b.last) + 1)
+            low, high = max(offsets[i], offsets[j]), min(offsets[i] + a.size, offsets[j] + b.size)
+            if times and high > low:
+                return True
+    return False
+
+
+@settings(max_examples=200, deadline=None)
+@given(BUFFERS)
+def test_a_plan_never_overlaps_and_meets_the_bound_from_above(buffers: list[Interval]) -> None:
+    plan = arena.plan(buffers)
+    arena.check(buffers, plan.offsets, plan.plan)
+    assert not brute_force_overlap(buffers, plan.offsets)
+    assert plan.bound <= plan.plan <= sum(arena.aligned(b.size) for b in buffers)
+    assert all(o % arena.ALIGNMENT == 0 for o in plan.offsets)
+    assert arena.plan(buffers) == plan
+
+
+@settings(max_examples=200, deadline=None)
+@given(BUFFERS, st.data())
+def test_the_checker_agrees_with_brute_force_on_any_offsets(
+    buffers: list[Interval], data: st.DataObject
+) -> None:
+    steps = st.integers(0, 60).map(lambda n: n * arena.ALIGNMENT)
+    offsets = tuple(data.draw(steps) for _ in buffers)
+    size = max((o + b.size for o, b in zip(offsets, buffers, strict=True)), default=0)
+    if brute_force_overlap(buffers, offsets):
+        with pytest.raises(ValueError, match="overlap"):
+            arena.check(buffers, offsets, size)
+    else:
+        arena.check(buffers, offsets, size)
+
+
+def test_the_bound_is_the_most_that_lives_at_once() -> None:
+    buffers = [Interval("a", 0, 1, 64), Interval("b", 1, 2, 128), Interval("c", 2, 3, 64)]
+    assert arena.lower_bound(buffers) == 192
+    assert arena.plan(buffers).plan == 192
+
+
+def test_buffers_that_do_not_meet_share_their_place() -> None:
+    buffers = [Interval(str(i), i, i, 1000) for i in range(10)]
+    assert arena.plan(buffers).plan == arena.aligned(1000)
+
+
+def test_the_checker_refuses_what_is_misaligned_or_outside() -> None:
+    buffer = [Interval("a", 0, 1, 64)]
+    for offset, size in ((32, 128), (64, 64), (-64, 64)):
+        with pytest.raises(ValueError, match="misaligned or leaves"):
+            arena.check(buffer, (offset,), size)
+
+
+def test_gap_is_the_share_over_the_bound() -> None:
+    plan = arena.plan([Interval("a", 0, 1, 64)])
+    assert plan.gap == 0
+    assert dataclasses.replace(plan, plan=96).gap == pytest.approx(0.5)
