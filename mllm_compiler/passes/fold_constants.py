@@ -27,6 +27,7 @@ from xdsl.passes import ModulePass
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.hints import isa
 
+from mllm_compiler.dialects import store_of
 from mllm_compiler.dialects.dims import DimsAttr
 from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.mllm import LARGEST_CONSTANT, BlobAttr, ConstantOp, WeightOp
@@ -34,7 +35,6 @@ from mllm_compiler.dialects.onnx_attributes import array_of_dense, tensor_attrib
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.onnx_types import NUMPY, element_of_numpy, element_type
 from mllm_compiler.errors import CompileError
-from mllm_compiler.passes.context import store_of
 from mllm_compiler.passes.infer_shapes import CONTENTS, infer_function
 from mllm_compiler.reference import Frame, meaning_of
 from mllm_compiler.weights import DTYPES, WeightStore
