@@ -41,6 +41,7 @@ class Request:
         target: The backend.
         output: The bundle to write; without one nothing is written.
         key: Signs the bundle; without one it is unsigned.
+        fallback: Where operations may run that the target cannot; `none` refuses them.
         stop_after: The last pass; no artifact is made then.
         simplify: Whether onnxsim runs first.
         emit_c: Whether the program is also written as readable C, beside the bundle.
@@ -51,6 +52,7 @@ class Request:
     target: str = "c"
     output: Path | None = None
     key: Ed25519PrivateKey | None = None
+    fallback: str = "none"
     stop_after: str | None = None
     simplify: bool = False
     emit_c: bool = False
@@ -112,7 +114,7 @@ def compile_model(
     context = make_context(imported.store)
     for name in names:
         step(name)
-        passes = [pass_class(name)(**_options(name, imported.spec))]
+        passes = [pass_class(name)(**_options(name, request, imported.spec))]
         records += run_passes(module, passes, context, watching, first=len(records))
         lifted = lifted_share(module) if name in LIFT.passes else lifted
     manifest = None
@@ -143,8 +145,10 @@ def _names(request: Request) -> tuple[str, ...]:
     return names[: names.index(request.stop_after) + 1]
 
 
-def _options(name: str, spec: ModelSpec) -> dict[str, str]:
-    """What a pass must be told of the model."""
+def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, str]:
+    """What a pass must be told of the model or the target."""
+    if name == "place":
+        return {"target": request.target, "fallback": request.fallback}
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:
         return {"embedding": spec.text.embedding}
     return {}

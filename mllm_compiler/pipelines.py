@@ -18,7 +18,9 @@ ROUNDING = 2e-5
 TOLERANCES: dict[str, float] = {
     "infer-shapes": 0.0,
     "fold-constants": ROUNDING,
+    "canonical-form": ROUNDING,
     "lift-onnx": ROUNDING,
+    "place": 0.0,
     "split-language-model": 0.0,
     "lower-to-cpu": ROUNDING,
     "plan-memory": 0.0,
@@ -47,14 +49,15 @@ SHAPES = Stage(
     "every value has a type with symbolic dims; what depends on weights alone is a weight",
 )
 LIFT = Stage(("lift-onnx",), "no onnx op is left; the module is in the mllm dialect")
+PLACE = Stage(("place",), "every op has a home on the target")
 SPLIT = Stage(("split-language-model",), "a language model has the entries prefill and decode")
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
 PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")
 
 PIPELINES: dict[str, tuple[Stage, ...]] = {
     "lift": (SHAPES, LIFT),
-    "numpy": (SHAPES, LIFT),
-    "c": (SHAPES, LIFT, SPLIT, LOWER, PLAN),
+    "numpy": (SHAPES, LIFT, PLACE),
+    "c": (SHAPES, LIFT, PLACE, SPLIT, LOWER, PLAN),
 }
 """Pipelines by name; those of targets have the target's name."""
 
