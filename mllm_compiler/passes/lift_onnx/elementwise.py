@@ -1,0 +1,248 @@
+"""Elementwise operators of ONNX as `mllm` ops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from xdsl.dialects.builtin import IntegerType
+from xdsl.ir import Attribute, SSAValue
+
+from mllm_compiler.dialects.mllm import (
+    BinaryKind,
+    CastOp,
+    CompareKind,
+    CompareOp,
+    SelectOp,
+    UnaryKind,
+    UnaryOp,
+)
+from mllm_compiler.dialects.mllm.elementwise import INTEGER_UNARY
+from mllm_compiler.dialects.onnx_op import OnnxOp
+from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
+from mllm_compiler.passes.lift_onnx.emit import Converter, Emit
+from mllm_compiler.passes.matching import is_close
+
+UNARY = {
+    "Neg": UnaryKind.NEG,
+    "Abs": UnaryKind.ABS,
+    "Sign": UnaryKind.SIGN,
+    "Ceil": UnaryKind.CEIL,
+    "Floor": UnaryKind.FLOOR,
+    "Round": UnaryKind.ROUND,
+    "Exp": UnaryKind.EXP,
+    "Log": UnaryKind.LOG,
+    "Sqrt": UnaryKind.SQRT,
+    "Reciprocal": UnaryKind.RECIPROCAL,
+    "Sin": UnaryKind.SIN,
+    "Cos": UnaryKind.COS,
+    "Tan": UnaryKind.TAN,
+    "Tanh": UnaryKind.TANH,
+    "Erf": UnaryKind.ERF,
+    "Sigmoid": UnaryKind.SIGMOID,
+    "Relu": UnaryKind.RELU,
+    "Softplus": UnaryKind.SOFTPLUS,
+    "HardSwish": UnaryKind.HARD_SWISH,
+    "Mish": UnaryKind.MISH,
+    "Not": UnaryKind.NOT,
+    "BitwiseNot": UnaryKind.NOT,
+    "IsNaN": UnaryKind.ISNAN,
+}
+"""Operators of one operand that are a unary kind."""
+
+BINARY = {
+    "Add": BinaryKind.ADD,
+    "Sub": BinaryKind.SUB,
+    "Mul": BinaryKind.MUL,
+    "Div": BinaryKind.DIV,
+    "And": BinaryKind.AND,
+    "Or": BinaryKind.OR,
+    "Xor": BinaryKind.XOR,
+    "BitwiseAnd": BinaryKind.AND,
+    "BitwiseOr": BinaryKind.OR,
+    "BitwiseXor": BinaryKind.XOR,
+    "Min": BinaryKind.MIN,
+    "Max": BinaryKind.MAX,
+    "Sum": BinaryKind.ADD,
+}
+"""Operators of two or more operands that are a binary kind, folded from the left."""
+
+COMPARE = {
+    "Equal": CompareKind.EQ,
+    "Less": CompareKind.LT,
+    "LessOrEqual": CompareKind.LE,
+    "Greater": CompareKind.GT,
+    "GreaterOrEqual": CompareKind.GE,
+}
+"""Operators that are a relation."""
+
+
+def _unary(kind: UnaryKind) -> Converter:
+    def convert(op: OnnxOp, emit: Emit) -> SSAValue | None:
+        x = op.operands[0]
+        if kind not in INTEGER_UNARY and not is_float(element_of(x)):
+            return None
+        return emit(UnaryOp(kind, x))
+
+    return convert
+
+
+def _binary(kind: BinaryKind) -> Converter:
+    def convert(op: OnnxOp, emit: Emit) -> SSAValue:
+        return reduce(lambda a, b: emit.binary(kind, a, b), op.operands[1:], op.operands[0])
+
+    return convert
+
+
+def _compare(kind: CompareKind) -> Converter:
+    return lambda op, emit: emit(CompareOp(kind, op.operands[0], op.operands[1]))
+
+
+def _mean(op: OnnxOp, emit: Emit) -> SSAValue:
+    total = reduce(lambda a, b: emit.binary(BinaryKind.ADD, a, b), op.operands[1:], op.operands[0])
+    return emit.binary(BinaryKind.DIV, total, float(len(op.operands)))
+
+
+def _pow(op: OnnxOp, emit: Emit) -> SSAValue:
+    base, exponent = op.operands
+    if element_of(base) != element_of(exponent):
+        exponent = emit(CastOp(exponent, element_of(base)))
+    return emit.binary(BinaryKind.POW, base, exponent)
+
+
+def _mod(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    if bool(op.attribute("fmod")) != is_float(element_of(op.operands[0])):
+        return None
+    return emit.binary(BinaryKind.MOD, op.operands[0], op.operands[1])
+
+
+def _where(op: OnnxOp, emit: Emit) -> SSAValue:
+    return emit(SelectOp(*op.operands))
+
+
+def _cast(op: OnnxOp, emit: Emit) -> SSAValue:
+    element = element_of(op.results[0])
+    x = op.operands[0]
+    return x if element == element_of(x) else emit(CastOp(x, element))
+
+
+def _identity(op: OnnxOp, emit: Emit) -> Sequence[SSAValue] | None:
+    used = [r for r in op.results[1:] if r.first_use is not None]
+    return None if used else [op.operands[0]] * len(op.results)
+
+
+def _gelu(op: OnnxOp, emit: Emit) -> SSAValue:
+    tanh = op.attribute("approximate") == "tanh"
+    return emit(UnaryOp(UnaryKind.GELU_TANH if tanh else UnaryKind.GELU, op.operands[0]))
+
+
+def _number(op: OnnxOp, name: str) -> float:
+    value = op.attribute(name)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _hard_sigmoid(op: OnnxOp, emit: Emit) -> SSAValue:
+    x, alpha, beta = op.operands[0], _number(op, "alpha"), _number(op, "beta")
+    if is_close(alpha, 1 / 6) and beta == 0.5:
+        return emit(UnaryOp(UnaryKind.HARD_SIGMOID, x))
+    sloped = emit.binary(BinaryKind.ADD, emit.binary(BinaryKind.MUL, x, alpha), beta)
+    return emit.binary(BinaryKind.MIN, emit.binary(BinaryKind.MAX, sloped, 0.0), 1.0)
+
+
+def _swish(op: OnnxOp, emit: Emit) -> SSAValue:
+    x, alpha = op.operands[0], _number(op, "alpha")
+    if alpha == 1.0:
+        return emit(UnaryOp(UnaryKind.SILU, x))
+    inner = emit.binary(BinaryKind.MUL, x, alpha)
+    return emit.binary(BinaryKind.MUL, x, emit(UnaryOp(UnaryKind.SIGMOID, inner)))
+
+
+def _negative(x: SSAValue, emit: Emit) -> SSAValue:
+    return emit(CompareOp(CompareKind.LT, x, emit.scalar(0.0, element_of(x))))
+
+
+def _leaky_relu(op: OnnxOp, emit: Emit) -> SSAValue:
+    x = op.operands[0]
+    sloped = emit.binary(BinaryKind.MUL, x, _number(op, "alpha"))
+    return emit(SelectOp(_negative(x, emit), sloped, x))
+
+
+def _prelu(op: OnnxOp, emit: Emit) -> SSAValue:
+    x, slope = op.operands
+    return emit(SelectOp(_negative(x, emit), emit.binary(BinaryKind.MUL, x, slope), x))
+
+
+def _elu(op: OnnxOp, emit: Emit) -> SSAValue:
+    x = op.operands[0]
+    raised = emit.binary(BinaryKind.SUB, emit(UnaryOp(UnaryKind.EXP, x)), 1.0)
+    return emit(
+        SelectOp(_negative(x, emit), emit.binary(BinaryKind.MUL, raised, _number(op, "alpha")), x)
+    )
+
+
+def _softsign(op: OnnxOp, emit: Emit) -> SSAValue:
+    x = op.operands[0]
+    size = emit.binary(BinaryKind.ADD, emit(UnaryOp(UnaryKind.ABS, x)), 1.0)
+    return emit.binary(BinaryKind.DIV, x, size)
+
+
+def _clip(op: OnnxOp, emit: Emit) -> SSAValue:
+    x = op.operands[0]
+    for position, name, kind in ((1, "min", BinaryKind.MAX), (2, "max", BinaryKind.MIN)):
+        limit = op.input(position)
+        given = op.properties.get(name)
+        if limit is not None:
+            x = emit.binary(kind, x, limit)
+        elif given is not None:
+            x = emit.binary(kind, x, _number(op, name))
+    return x
+
+
+def _is_bool(element: Attribute) -> bool:
+    return isinstance(element, IntegerType) and element.width.data == 1
+
+
+def _trilu(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    from mllm_compiler.dialects.mllm import IotaOp
+    from mllm_compiler.passes.lift_onnx.emit import contents
+
+    x = op.operands[0]
+    diagonal = contents(op.input(1)) if op.input(1) is not None else None
+    if op.input(1) is not None and (diagonal is None or len(diagonal) != 1):
+        return None
+    start = diagonal[0] if diagonal else 0
+    rows, columns = shape_of(x)[-2:]
+    if rows.unknown or columns.unknown or rank_of(x) < 2:
+        return None
+    row = emit.reshape(emit(IotaOp(rows, start)), [rows, 1])
+    column = emit(IotaOp(columns))
+    upper = bool(op.attribute("upper"))
+    kept = emit(CompareOp(CompareKind.GE if upper else CompareKind.LE, column, row))
+    if _is_bool(element_of(x)):
+        return emit.binary(BinaryKind.AND, x, kept)
+    return emit(SelectOp(kept, x, emit.scalar(0, element_of(x))))
+
+
+CONVERTERS: dict[str, Converter] = {
+    **{name: _unary(kind) for name, kind in UNARY.items()},
+    **{name: _binary(kind) for name, kind in BINARY.items()},
+    **{name: _compare(kind) for name, kind in COMPARE.items()},
+    "Mean": _mean,
+    "Pow": _pow,
+    "Mod": _mod,
+    "Where": _where,
+    "Cast": _cast,
+    "CastLike": _cast,
+    "Identity": _identity,
+    "Dropout": _identity,
+    "Gelu": _gelu,
+    "HardSigmoid": _hard_sigmoid,
+    "Swish": _swish,
+    "LeakyRelu": _leaky_relu,
+    "PRelu": _prelu,
+    "Elu": _elu,
+    "Softsign": _softsign,
+    "Clip": _clip,
+    "Trilu": _trilu,
+}
+"""Operator name to converter."""
