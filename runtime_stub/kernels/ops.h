@@ -78,6 +78,11 @@ typedef struct mllm_math_ops {
 /* rows.c */
 typedef struct mllm_row_ops {
   float (*dot)(const float *a, const float *b, size_t n);
+  /* out[count] = dot of a[n] with each row of x[count, n] */
+  void (*dots)(float *out, const float *a, const float *x, size_t x_stride, size_t count, size_t n);
+  /* y[n] += weights[count] x[count, n] */
+  void (*add_rows)(float *y, const float *weights, const float *x, size_t x_stride, size_t count,
+                   size_t n);
   float (*sum)(const float *x, size_t n);
   float (*max)(const float *x, size_t n); /* -inf of nothing */
   /* x = exp(x - shift); gives the sum */
