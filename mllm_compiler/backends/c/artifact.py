@@ -5,55 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mllm_compiler.backends.artifact import CacheNames, Entry, Port, stream_weights
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.weights import WeightStore
 
-
-@dataclass(frozen=True, kw_only=True)
-class Port:
-    """An input or output of an entry; dims are expressions over the symbols."""
-
-    name: str
-    dtype: str
-    shape: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheNames:
-    """The cache of an entry, and what the model calls its tensors."""
-
-    cache: str
-    layers: int
-    kv_heads: int
-    head_dim: int
-    max_tokens: int
-    past_symbol: str
-    key: str
-    value: str
-    out: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """A graph that can be run.
-
-    Attributes:
-        name: Its name.
-        role: Its role in the pipeline.
-        inputs: What it takes.
-        outputs: What it gives.
-        cache: The cache that it appends to.
-        stages: How often each kernel is called.
-        topology: The digest of its ops and how they are connected.
-    """
-
-    name: str
-    role: str
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    cache: CacheNames | None
-    stages: dict[str, int]
-    topology: str
+__all__ = ["CArtifact", "CacheNames", "Entry", "MemoryPlan", "Port"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,10 +45,4 @@ class CArtifact:
 
     def stream(self, store: WeightStore) -> Iterator[memoryview]:
         """The bytes of all weights in order, zeros between them; `weight_bytes` in all."""
-        at = 0
-        for weight in self.weights:
-            yield memoryview(bytes(weight.offset - at))
-            yield from weight.chunks(store)
-            at = weight.offset + weight.nbytes
-            store.release()
-        yield memoryview(bytes(self.weight_bytes - at))
+        return stream_weights(self.weights, self.weight_bytes, store)

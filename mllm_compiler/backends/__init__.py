@@ -1,0 +1,1 @@
+"""Targets: a lowering, an emitter and a runner each."""

@@ -1,0 +1,1 @@
+"""Target `c`: a stage table for the C runtime, or the same program as readable C."""

@@ -1,0 +1,1 @@
+"""Target `numpy`: the module itself, run by the reference."""

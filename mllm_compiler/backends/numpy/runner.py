@@ -1,0 +1,106 @@
+"""Runs the target `numpy`: the reference over a module and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+
+from mllm_compiler.backends.numpy.compile import NumpyArtifact
+from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.mllm import CacheAttr
+from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
+from mllm_compiler.passes.graphs import argument, pipeline_of
+from mllm_compiler.reference import find_function, run_function
+from mllm_compiler.weights import WeightStore
+
+Array = NDArray[np.generic]
+Extent = tuple[Path, int, int]
+"""A file, and the offset and size of a weight in it."""
+
+
+@dataclass
+class NumpyRunner:
+    """Runs entries by name; each call is on its own, past tensors are inputs as in the model.
+
+    Attributes:
+        module: The module.
+        store: The bytes of its weights.
+    """
+
+    module: ModuleOp
+    store: WeightStore
+
+    @classmethod
+    def load(cls, text: bytes, weights: Iterable[Extent]) -> NumpyRunner:
+        """A runner over the members of a bundle; weights stay where they lie."""
+        store = WeightStore()
+        for file, offset, nbytes in weights:
+            store.add_mapped(file, offset, nbytes)
+        return cls(Parser(make_context(store), text.decode()).parse_module(), store)
+
+    @classmethod
+    def of(cls, artifact: NumpyArtifact, store: WeightStore) -> NumpyRunner:
+        """A runner over an artifact that was just made."""
+        return cls(Parser(make_context(store), artifact.module.decode()).parse_module(), store)
+
+    def run(self, entry: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs of an entry by name.
+
+        Raises:
+            CompileError: No such entry, an input is missing or does not fit.
+        """
+        return run_function(self.module, entry, inputs, self.store)
+
+
+@dataclass
+class NumpySession:
+    """A conversation: what one run returned as present is the next one's past.
+
+    Attributes:
+        runner: What runs the entries.
+        past: The past tensors by the name of the argument.
+        shared: Outputs that are inputs of other entries, by entry and name of the input.
+    """
+
+    runner: NumpyRunner
+    past: dict[str, Array] = field(default_factory=dict[str, Array])
+    shared: dict[tuple[str, str], Array] = field(default_factory=dict[tuple[str, str], Array])
+
+    def run(self, entry: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs of an entry that are no cache; cache and shared tensors are kept."""
+        pipeline = pipeline_of(self.runner.module)
+        cache = next((c for c in pipeline.caches if c.graph.data == entry), None)
+        given = {name: array for (to, name), array in self.shared.items() if to == entry}
+        layers = range(0 if cache is None else cache.layers.data)
+        for layer in layers:
+            assert cache is not None
+            given |= self._layer(entry, cache, layer)
+        outputs = self.runner.run(entry, {**given, **inputs})
+        for edge in pipeline.edges:
+            if edge.producer.data == entry:
+                to = (edge.consumer.data, edge.input.data)
+                self.shared[to] = outputs[edge.output.data]
+        for layer in layers:
+            assert cache is not None
+            for kind, name in (("key", cache.key_name(layer)), ("value", cache.value_name(layer))):
+                self.past[name] = outputs.pop(cache.out_name(layer, kind))
+        return outputs
+
+    def _layer(self, entry: str, cache: CacheAttr, layer: int) -> dict[str, Array]:
+        """The past of a layer; empty before the first token."""
+        function, tensors = find_function(self.runner.module, entry), dict[str, Array]()
+        for name in (cache.key_name(layer), cache.value_name(layer)):
+            value = argument(function, name)
+            if value is None:
+                continue
+            if name not in self.past:
+                batch, heads, _, size = (d.as_int() or 1 for d in shape_of(value))
+                self.past[name] = np.zeros((batch, heads, 0, size), dtype_of(element_of(value)))
+            tensors[name] = self.past[name]
+        return tensors
