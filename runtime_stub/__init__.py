@@ -1,0 +1,24 @@
+"""The mllm runtime from Python: open a bundle, run its entries, generate text.
+
+A thin binding (cffi, ABI mode) over `libmllm`; it never imports the compiler.
+
+    with Model.open(path, trust=None, allow_unsigned=False, threads=0) as model:
+        for piece in model.generate("Describe the picture.", image=pixels):
+            print(piece.text, end="")
+"""
+
+from runtime_stub.failure import RuntimeFailure
+from runtime_stub.generation import Piece, Statistics
+from runtime_stub.library import library_path, library_version
+from runtime_stub.model import Entry, Model, TensorInfo
+
+__all__ = [
+    "Entry",
+    "Model",
+    "Piece",
+    "RuntimeFailure",
+    "Statistics",
+    "TensorInfo",
+    "library_path",
+    "library_version",
+]

@@ -1,0 +1,74 @@
+"""What a model holds open in the library, opened in order and given back in reverse."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from runtime_stub.library import CData, check, ffi, library, new_error
+
+ALLOW_UNSIGNED, ALREADY_VERIFIED = 1, 2
+MOST_KEYS = 4096
+
+
+class Handles:
+    """Bundle, model, session, and a generator from its first use on."""
+
+    def __init__(self, path: Path, trust: Path | None, flags: int, threads: int) -> None:
+        """Opens a bundle.
+
+        Raises:
+            RuntimeFailure: It is not trusted, broken, or has no program for the C runtime.
+        """
+        lib, error = library(), new_error()
+        self._open = ExitStack()
+        self._generator: CData = None
+        keys, count = ffi.new("mllm_key[]", MOST_KEYS), ffi.new("size_t *")
+        file = ffi.NULL if trust is None else ffi.from_buffer(str(trust).encode() + b"\0")
+        check(lib.mllm_trust_read(file, keys, MOST_KEYS, count, error), error)
+        options = ffi.new("mllm_bundle_options *")
+        options.trusted, options.n_trusted = keys, min(count[0], MOST_KEYS)
+        options.flags, options.threads = flags, threads
+        with ExitStack() as stack:
+            bundle = ffi.new("mllm_bundle **")
+            check(lib.mllm_bundle_open(str(path).encode(), options, bundle, error), error)
+            self.bundle: CData = bundle[0]
+            stack.callback(lib.mllm_bundle_close, self.bundle)
+            model = ffi.new("mllm_model **")
+            check(lib.mllm_bundle_model(self.bundle, ffi.NULL, model, error), error)
+            self.model: CData = model[0]
+            stack.callback(lib.mllm_model_destroy, self.model)
+            wanted = ffi.new("mllm_session_options *")
+            wanted.threads = threads
+            session = ffi.new("mllm_session **")
+            check(lib.mllm_session_create(self.model, wanted, session, error), error)
+            self.session: CData = session[0]
+            stack.callback(lib.mllm_session_destroy, self.session)
+            self._open = stack.pop_all()
+
+    def generator(self) -> CData:
+        """The generator, made when it is first asked for.
+
+        Raises:
+            RuntimeFailure: The bundle generates no text.
+        """
+        if self._generator is None:
+            error, made = new_error(), ffi.new("mllm_generator **")
+            status = library().mllm_generator_create(
+                self.bundle, self.model, self.session, made, error
+            )
+            check(status, error)
+            self._generator = made[0]
+            self._open.callback(library().mllm_generator_destroy, self._generator)
+        return self._generator
+
+    def member(self, name: str) -> bytes:
+        """A member of the bundle, copied; nothing where there is none."""
+        size = ffi.new("size_t *")
+        data = library().mllm_bundle_member(self.bundle, name.encode(), size)
+        return b"" if data == ffi.NULL else bytes(ffi.buffer(data, size[0]))
+
+    def close(self) -> None:
+        """Gives everything back; a second call does nothing."""
+        self._open.close()
+        self._generator = None
