@@ -118,7 +118,7 @@ def statistics(generator: CData) -> Statistics:
     return Statistics(
         prompt_tokens=found.prompt_tokens,
         new_tokens=found.new_tokens,
-        finish=FINISHES[found.finish],
+        finish=FINISHES[int(found.finish)],
         encode_seconds=found.encode_seconds,
         prompt_seconds=found.prompt_seconds,
         decode_seconds=found.decode_seconds,
