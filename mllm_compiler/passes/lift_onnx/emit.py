@@ -25,6 +25,7 @@ from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of, tensor_type
 from mllm_compiler.passes.infer_shapes import CONTENTS
 
+
 @dataclass(frozen=True)
 class Emit:
     """Inserts ops before the operator that is converted, at its location.

@@ -1,0 +1,253 @@
+"""`lift-attention`: softmax(scale q k^T + bias) v becomes `mllm.attention`; tolerance 1e-5.
+
+    %0 = mllm.matmul %q, %kt : (tensor<1x4x3x8xf32>, tensor<1x4x8x5xf32>) -> tensor<1x4x3x5xf32>
+    %1 = mllm.binary mul %0, %scale : (tensor<1x4x3x5xf32>, tensor<f32>) -> tensor<1x4x3x5xf32>
+    %2 = mllm.binary add %1, %bias : (tensor<1x4x3x5xf32>, tensor<1x1x3x5xf32>) -> tensor<1x4x3x5xf32>
+    %3 = mllm.softmax %2 {axis = 3 : i64} : (tensor<1x4x3x5xf32>) -> tensor<1x4x3x5xf32>
+    %4 = mllm.matmul %3, %v : (tensor<1x4x3x5xf32>, tensor<1x4x5x8xf32>) -> tensor<1x4x3x8xf32>
+
+becomes, around transposes and reshapes that bring heads behind tokens and back,
+
+    %4 = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = ...}
+      : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+
+The scale may stand on q, on k or on the scores; keys and values that are repeated for groups of
+heads are read once; a cache keeps its layout. `lift-masks` reads the bias afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter
+
+from mllm_compiler.dialects.dims import Dim
+from mllm_compiler.dialects.mllm import (
+    AttentionOp,
+    BinaryKind,
+    BinaryOp,
+    BroadcastOp,
+    ConstantOp,
+    KvAppendOp,
+    MatmulOp,
+    ReshapeOp,
+    SelectOp,
+    SoftmaxOp,
+    TransposeOp,
+    constant_scalar,
+)
+from mllm_compiler.dialects.types import dtype_of, element_of, is_float, rank_of, shape_of
+from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
+from mllm_compiler.passes.matching import binary, made_by, scaled, with_scalar
+from mllm_compiler.passes.rewrite import On, retype, rewrite, substitute
+
+EXCLUDED = -1e4
+"""A score that is at most this is that of an excluded key."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of an attention.
+
+    Attributes:
+        q: [B, H, T, D].
+        kt: [B, H, D, S].
+        scale: The factor of the product.
+        biases: What is added, innermost first.
+        allowed: Where the scores are kept, and what stands elsewhere.
+    """
+
+    q: SSAValue
+    kt: SSAValue
+    scale: float
+    biases: tuple[SSAValue, ...] = ()
+    allowed: tuple[SSAValue, SSAValue, bool] | None = None
+
+
+def _scores(value: SSAValue) -> Scores | None:
+    """Reads the operand of the softmax, from the outside in."""
+    biases: list[SSAValue] = []
+    allowed = None
+    select = made_by(value, SelectOp)
+    if select is not None:
+        allowed, inner = _selection(select)
+        if allowed is None or inner is None:
+            return None
+        value = inner
+    while (pair := binary(value, BinaryKind.ADD)) is not None:
+        inner = next((v for v in pair if _product(v) is not None or _sum(v)), None)
+        if inner is None or not inner.has_one_use():
+            return None
+        biases.append(pair[1] if inner is pair[0] else pair[0])
+        value = inner
+    found = _product(value)
+    if found is None:
+        return None
+    matmul, scale = found
+    (q, a), (kt, b) = scaled(matmul.a), scaled(matmul.b)
+    return Scores(q, kt, scale * a * b, tuple(reversed(biases)), allowed)
+
+
+def _sum(value: SSAValue) -> bool:
+    """Whether a product stands inside a sum."""
+    pair = binary(value, BinaryKind.ADD)
+    return pair is not None and any(_product(v) is not None or _sum(v) for v in pair)
+
+
+def _product(value: SSAValue) -> tuple[MatmulOp, float] | None:
+    inner, scale = scaled(value)
+    matmul = made_by(inner, MatmulOp)
+    return (matmul, scale) if matmul is not None and inner.has_one_use() else None
+
+
+def _selection(
+    op: SelectOp,
+) -> tuple[tuple[SSAValue, SSAValue, bool] | None, SSAValue | None]:
+    """The condition, the score of an excluded key, and whether true keeps; then the scores."""
+    for scores, other, keeps in ((op.a, op.b, True), (op.b, op.a, False)):
+        number = constant_scalar(other)
+        if number is not None and number <= EXCLUDED and rank_of(op.c) == 4:
+            return (op.c, other, keeps), scores
+    return None, None
+
+
+@dataclass
+class _Builder:
+    """Collects the ops that replace an attention."""
+
+    made: list[Operation]
+
+    def __call__(self, new: Operation) -> SSAValue:
+        self.made.append(new)
+        return new.results[0]
+
+    def tokens(self, x: SSAValue) -> SSAValue:
+        """[B, H, T, D] -> [B, T, H*D]."""
+        batch, heads, length, size = shape_of(x)
+        apart = self(TransposeOp(x, (0, 2, 1, 3)))
+        return self(ReshapeOp(apart, (batch, length, heads * size)))
+
+    def bias(self, value: SSAValue, like: SSAValue) -> SSAValue:
+        """A bias of rank 4, all of whose last two dims are there."""
+        dims = (*[Dim.const(1)] * (4 - rank_of(value)), *shape_of(value))
+        shaped = value if rank_of(value) == 4 else self(ReshapeOp(value, dims))
+        whole = (*dims[:2], *shape_of(like)[2:])
+        return shaped if whole == dims else self(BroadcastOp(shaped, whole))
+
+    def allowed(self, condition: SSAValue, low: SSAValue, keeps: bool) -> SSAValue:
+        """A bias of 0 where keys are seen and of the lowest score elsewhere."""
+        zero = self(ConstantOp.of(np.zeros((), dtype_of(element_of(low)))))
+        return self(SelectOp(condition, *((zero, low) if keeps else (low, zero))))
+
+
+def repeated(value: SSAValue) -> SSAValue:
+    """[B, Hkv, S, D], where the value [B, H, S, D] repeats each of its heads in turn."""
+    outer = made_by(value, ReshapeOp)
+    wide = made_by(outer.x, BroadcastOp) if outer is not None else None
+    inner = made_by(wide.x, ReshapeOp) if wide is not None else None
+    if wide is None or inner is None or rank_of(inner.x) != 4 or rank_of(wide.result) != 5:
+        return value
+    batch, heads, length, size = shape_of(inner.x)
+    apart = (batch, heads, Dim.const(1), length, size)
+    group = shape_of(wide.result)[2]
+    same = shape_of(inner.result) == apart
+    same = same and shape_of(wide.result) == (batch, heads, group, length, size)
+    return inner.x if same and shape_of(value)[1] == heads * group else value
+
+
+def is_cache(value: SSAValue) -> bool:
+    """Whether a value [B, Hkv, S, D] is a cache: an argument, or what is appended to one."""
+    return isinstance(value, BlockArgument) or made_by(value, KvAppendOp) is not None
+
+
+def _attention(op: MatmulOp, rewriter: PatternRewriter) -> None:
+    softmax = made_by(op.a, SoftmaxOp)
+    if softmax is None or not op.a.has_one_use() or rank_of(op.result) != 4:
+        return
+    if softmax.axis.value.data != 3 or not is_float(element_of(op.result)):
+        return
+    scores = _scores(softmax.x)
+    if scores is None or not _fits(scores, op.b):
+        return
+    build = _Builder([])
+    batch, heads, queries, size = shape_of(op.result)
+    key = _keys(build, scores.kt)
+    value = repeated(op.b)
+    counts = {shape_of(v)[1].as_int() for v in (key, value)}
+    kv_heads = counts.pop()
+    if counts or kv_heads is None or (heads.as_int() or 0) % kv_heads:
+        return
+    made = AttentionOp(
+        build.tokens(scores.q),
+        key if is_cache(key) else build.tokens(key),
+        value if is_cache(value) else build.tokens(value),
+        heads=heads.as_int() or 0,
+        kv_heads=kv_heads,
+        scale=scores.scale,
+        bias=_bias(build, scores, softmax.x),
+    )
+    flat = build(made)
+    apart = build(ReshapeOp(flat, (batch, queries, heads, size)))
+    build(TransposeOp(apart, (0, 2, 1, 3)))
+    substitute(rewriter, op, *build.made)
+
+
+def _keys(build: _Builder, kt: SSAValue) -> SSAValue:
+    """The keys [B, Hkv, S, D] of which kt is the transpose."""
+    turned = made_by(kt, TransposeOp)
+    if turned is not None and turned.permutation == (0, 1, 3, 2):
+        return repeated(turned.x)
+    return build(TransposeOp(kt, (0, 1, 3, 2)))
+
+
+def _fits(scores: Scores, v: SSAValue) -> bool:
+    """Whether the operands have batch and heads, and no dim is unknown or mixed."""
+    if {rank_of(x) for x in (scores.q, scores.kt, v)} != {4}:
+        return False
+    heads = [shape_of(x)[1].as_int() for x in (scores.q, scores.kt, v)]
+    known = not any(d.unknown for x in (scores.q, scores.kt, v) for d in shape_of(x))
+    return known and None not in heads and len(set(heads)) == 1
+
+
+def _bias(build: _Builder, scores: Scores, like: SSAValue) -> SSAValue | None:
+    """The sum of all that is added to the scores."""
+    parts = [build.bias(b, like) for b in scores.biases]
+    if scores.allowed is not None:
+        parts.append(build.bias(build.allowed(*scores.allowed), like))
+    if not parts:
+        return None
+    total = parts[0]
+    for part in parts[1:]:
+        total = build(BinaryOp(BinaryKind.ADD, total, part))
+    return total
+
+
+def _sink_scale(op: ReshapeOp | TransposeOp, rewriter: PatternRewriter) -> None:
+    """A constant factor passes what moves elements, so that it comes to stand on q or k."""
+    pair = with_scalar(op.x, BinaryKind.MUL)
+    if pair is None or not op.x.has_one_use():
+        return
+    if isinstance(op, ReshapeOp):
+        moved: ReshapeOp | TransposeOp = ReshapeOp(pair[0], shape_of(op.result))
+    else:
+        moved = TransposeOp(pair[0], op.permutation)
+    scalar = ConstantOp.of(np.array(pair[1], dtype_of(element_of(pair[0]))))
+    retype(moved, op)
+    substitute(rewriter, op, moved, scalar, BinaryOp(BinaryKind.MUL, moved.result, scalar.result))
+
+
+@dataclass(frozen=True)
+class LiftAttention(ModulePass):
+    """Recognises attention."""
+
+    name = "lift-attention"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrites to a fixpoint."""
+        sink = (On(ReshapeOp, _sink_scale), On(TransposeOp, _sink_scale))
+        rewrite(op, On(MatmulOp, _attention), *SHAPE_PATTERNS, *sink)

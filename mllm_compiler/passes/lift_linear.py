@@ -1,0 +1,114 @@
+"""`lift-linear`: a product with a weight becomes `mllm.linear`, with its bias; exact.
+
+    %t = mllm.transpose %w {perm = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+    %0 = mllm.matmul %x, %t : (tensor<2x8xf32>, tensor<8x4xf32>) -> tensor<2x4xf32>
+    %1 = mllm.binary add %0, %b : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+
+becomes
+
+    %1 = mllm.linear %x, %w, %b : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+
+A weight that the model holds as [K, N] is transposed into the store's sidecar, one weight at a time;
+a transposed weight of the model (a tied head) stays the one blob that it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter
+
+from mllm_compiler.dialects import store_of
+from mllm_compiler.dialects.mllm import (
+    BinaryKind,
+    BinaryOp,
+    BlobAttr,
+    LinearOp,
+    MatmulOp,
+    TransposeOp,
+    WeightOp,
+)
+from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
+from mllm_compiler.passes.matching import made_by
+from mllm_compiler.passes.rewrite import On, rewrite, substitute
+from mllm_compiler.weights import WeightStore
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """Turns weights around, each once.
+
+    Attributes:
+        store: Where their bytes lie, and go.
+        made: The turned handle of each handle.
+    """
+
+    store: WeightStore
+    made: dict[BlobAttr, BlobAttr]
+
+    def of(self, blob: BlobAttr) -> BlobAttr:
+        """The handle of the transposed matrix."""
+        if blob not in self.made:
+            matrix = self.store.array(blob.digest.data, str(blob.element), blob.dims)
+            digest = self.store.add(np.ascontiguousarray(matrix.T))
+            self.made[blob] = BlobAttr.of(digest, blob.element, (blob.dims[1], blob.dims[0]))
+        return self.made[blob]
+
+
+def _product(op: MatmulOp, rewriter: PatternRewriter) -> None:
+    """A product with a transposed matrix."""
+    turned = made_by(op.b, TransposeOp)
+    if turned is None or rank_of(op.b) != 2 or turned.permutation != (1, 0):
+        return
+    if is_float(element_of(op.a)):
+        substitute(rewriter, op, LinearOp(op.a, turned.x))
+
+
+def _product_with_weight(turn: Transposed, op: MatmulOp, rewriter: PatternRewriter) -> None:
+    """A product with a weight that the model holds as [K, N]."""
+    weight = made_by(op.b, WeightOp)
+    if weight is None or rank_of(op.b) != 2 or weight.value.digest.data not in turn.store:
+        return
+    if not is_float(weight.value.element):
+        return
+    name = weight.weight_name.data if weight.weight_name is not None else None
+    matrix = WeightOp(turn.of(weight.value), name)
+    substitute(rewriter, op, matrix, LinearOp(op.a, matrix.result))
+
+
+def _bias(op: BinaryOp, rewriter: PatternRewriter) -> None:
+    """A row that is added to a product that nothing else reads."""
+    if op.kind.data is not BinaryKind.ADD:
+        return
+    for product, row in ((op.a, op.b), (op.b, op.a)):
+        linear = made_by(product, LinearOp)
+        if (
+            linear is not None
+            and linear.bias is None
+            and product.has_one_use()
+            and _is_row(row, linear)
+        ):
+            substitute(rewriter, op, LinearOp(linear.x, linear.weight, row))
+            return
+
+
+def _is_row(row: SSAValue, linear: LinearOp) -> bool:
+    return shape_of(row) == shape_of(linear.weight)[:1]
+
+
+@dataclass(frozen=True)
+class LiftLinear(ModulePass):
+    """Recognises products with weights."""
+
+    name = "lift-linear"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrites to a fixpoint."""
+        turn = Transposed(store_of(ctx), {})
+        turned = On(MatmulOp, lambda op, rewriter: _product_with_weight(turn, op, rewriter))
+        rewrite(op, On(MatmulOp, _product), turned, On(BinaryOp, _bias))

@@ -1,0 +1,263 @@
+"""`lift-masks`: a bias that only excludes keys becomes `causal` and a key mask; tolerance 1e-5.
+
+    %seen = mllm.compare le %keys, %queries : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+    %kept = mllm.cast %attention_mask : (tensor<1x5xi64>) -> tensor<1x5xi1>
+    %both = mllm.binary and (reshape %seen), (reshape %kept) : (...) -> tensor<1x1x3x5xi1>
+    %bias = mllm.select %both, %zero, %lowest : (...) -> tensor<1x1x3x5xf32>
+    %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {...} : (...) -> tensor<1x3x32xf32>
+
+becomes
+
+    %y = mllm.attention %q, %k, %v key_mask(%attention_mask : tensor<1x5xi64>) {..., causal = true} : (...) -> tensor<1x3x32xf32>
+
+where %keys counts the keys from 0 and %queries the queries from S - T. Parts of a sum of biases
+are read one by one; a part that says anything else keeps the whole bias. A query that sees no key
+attends to all alike in both forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, i1, i64
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+from xdsl.pattern_rewriter import PatternRewriter
+
+from mllm_compiler.dialects.dims import Dim
+from mllm_compiler.dialects.mllm import (
+    AttentionOp,
+    BinaryKind,
+    BinaryOp,
+    BroadcastOp,
+    CastOp,
+    CompareKind,
+    CompareOp,
+    IotaOp,
+    ReshapeOp,
+    SelectOp,
+    UnaryKind,
+    constant_scalar,
+)
+from mllm_compiler.dialects.types import element_of, is_float, is_integer, rank_of, shape_of
+from mllm_compiler.passes.lift_attention import EXCLUDED
+from mllm_compiler.passes.matching import binary, made_by, unary, with_scalar
+from mllm_compiler.passes.rewrite import On, rewrite, substitute
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which keys a query sees.
+
+    Attributes:
+        causal: Only the keys s <= t + (S - T).
+        window: Of those only so many.
+        keys: Only those where all of these are not 0; each [B, S] or [1, S].
+    """
+
+    causal: bool = False
+    window: int | None = None
+    keys: tuple[SSAValue, ...] = ()
+
+    def __and__(self, other: Mask) -> Mask:
+        """What both let through."""
+        windows = [w for w in (self.window, other.window) if w is not None]
+        return Mask(
+            self.causal or other.causal,
+            min(windows) if windows else None,
+            tuple(dict.fromkeys((*self.keys, *other.keys))),
+        )
+
+
+def _through(value: SSAValue) -> SSAValue:
+    """What a value is a reshape or a broadcast of."""
+    while isinstance(owner := value.owner, ReshapeOp | BroadcastOp):
+        value = owner.x
+    return value
+
+
+def _bias(value: SSAValue) -> Mask | None:
+    """The mask that an additive bias is, None where it is anything else."""
+    value = _through(value)
+    pair = binary(value, BinaryKind.ADD)
+    if pair is not None:
+        masks = [_bias(v) for v in pair]
+        return masks[0] & masks[1] if masks[0] is not None and masks[1] is not None else None
+    select = made_by(value, SelectOp)
+    if select is not None:
+        kept, lost = constant_scalar(select.a), constant_scalar(select.b)
+        if kept == 0.0 and lost is not None and lost <= EXCLUDED:
+            return _condition(select.c)
+        if lost == 0.0 and kept is not None and kept <= EXCLUDED:
+            return _excluded(select.c)
+        return None
+    product = with_scalar(value, BinaryKind.MUL)
+    if product is not None and product[1] <= EXCLUDED:
+        return _one_minus(product[0])
+    return None
+
+
+def _one_minus(value: SSAValue) -> Mask | None:
+    """The mask m, where the value is 1 - m."""
+    pair = binary(value, BinaryKind.SUB)
+    if pair is None or constant_scalar(pair[0]) != 1.0:
+        return None
+    cast = made_by(_through(pair[1]), CastOp)
+    return _key_mask(cast.x) if cast is not None else None
+
+
+def _excluded(value: SSAValue) -> Mask | None:
+    """The mask of which a condition is the opposite."""
+    value = _through(value)
+    inner = unary(value, UnaryKind.NOT)
+    if inner is not None:
+        return _condition(inner)
+    compare = made_by(value, CompareOp)
+    if compare is None:
+        return None
+    if compare.kind.data is CompareKind.EQ and constant_scalar(compare.b) == 0.0:
+        return _key_mask(compare.a)
+    opposite = OPPOSITE.get(compare.kind.data)
+    return _order(opposite, compare.a, compare.b) if opposite is not None else None
+
+
+OPPOSITE = {
+    CompareKind.LT: CompareKind.GE,
+    CompareKind.GE: CompareKind.LT,
+    CompareKind.GT: CompareKind.LE,
+    CompareKind.LE: CompareKind.GT,
+}
+"""The relation that holds where another does not."""
+
+MIRRORED = {
+    CompareKind.LT: CompareKind.GT,
+    CompareKind.GT: CompareKind.LT,
+    CompareKind.LE: CompareKind.GE,
+    CompareKind.GE: CompareKind.LE,
+}
+"""The relation of b to a, where another is that of a to b."""
+
+
+def _condition(value: SSAValue) -> Mask | None:
+    """The mask that a condition is."""
+    value = _through(value)
+    pair = binary(value, BinaryKind.AND)
+    if pair is not None:
+        masks = [_condition(v) for v in pair]
+        return masks[0] & masks[1] if masks[0] is not None and masks[1] is not None else None
+    inner = unary(value, UnaryKind.NOT)
+    if inner is not None:
+        return _excluded(inner)
+    compare = made_by(value, CompareOp)
+    if compare is None:
+        return _key_mask(value)
+    if compare.kind.data is CompareKind.NE and constant_scalar(compare.b) == 0.0:
+        return _key_mask(compare.a)
+    return _order(compare.kind.data, compare.a, compare.b)
+
+
+def _key_mask(value: SSAValue) -> Mask | None:
+    """A mask [B, S], of which the value [B, 1, 1, S] may be a reshape or a cast."""
+    dims = shape_of(value)
+    if rank_of(value) == 4 and not all(d.as_int() == 1 for d in dims[1:3]):
+        return None
+    if rank_of(value) not in (2, 4):
+        return None
+    source = _through(value)
+    cast = made_by(source, CastOp)
+    if cast is not None and element_of(source) == i1 and is_integer(element_of(cast.x)):
+        source = _through(cast.x)
+    if rank_of(source) != 2 or shape_of(source)[-1] != dims[-1]:
+        return None
+    if element_of(source) not in (i1, i64) and not is_integer(element_of(source)):
+        return None
+    return Mask(keys=(source,))
+
+
+def _order(kind: CompareKind, a: SSAValue, b: SSAValue) -> Mask | None:
+    """A causal mask or a window, where a and b count keys and queries."""
+    for relation, keys, queries in ((kind, a, b), (MIRRORED.get(kind), b, a)):
+        key, query = _counted(keys, -1), _counted(queries, -2)
+        if relation is None or key is None or query is None:
+            continue
+        length, count = shape_of(key.result)[0], shape_of(query.result)[0]
+        last = query.start.data[0] - key.start.data[0] - (length - count)
+        distance = last.as_int()
+        if distance is None:
+            return None
+        return _relation(relation, distance)
+    return None
+
+
+def _relation(kind: CompareKind, distance: int) -> Mask | None:
+    """The mask of `s kind t + (S - T) + distance`."""
+    if (kind, distance) in ((CompareKind.LE, 0), (CompareKind.LT, 1)):
+        return Mask(causal=True)
+    if kind in (CompareKind.GT, CompareKind.GE):
+        window = -distance + (1 if kind is CompareKind.GE else 0)
+        return Mask(window=window) if window > 0 else None
+    return None
+
+
+def _counted(value: SSAValue, axis: int) -> IotaOp | None:
+    """The counter that a value is along an axis, all others being 1."""
+    counter = made_by(_through(value), IotaOp)
+    if counter is None or counter.step.value.data != 1:
+        return None
+    dims = shape_of(value)
+    if len(dims) < -axis or dims[axis] != shape_of(counter.result)[0]:
+        return None
+    rest = [d for at, d in enumerate(dims) if at != len(dims) + axis]
+    return counter if all(d == Dim.const(1) for d in rest) else None
+
+
+def _attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
+    if op.bias is None or not is_float(element_of(op.bias)):
+        return
+    mask = _bias(op.bias)
+    if mask is None or (mask.window is not None and not (mask.causal or op.causal)):
+        return
+    if op.window is not None:
+        mask = mask & Mask(window=op.window.value.data)
+    made: list[Operation] = []
+    keys = mask.keys if op.key_mask is None else (op.key_mask, *mask.keys)
+    key_mask = _joined([k for k in keys if k is not None], made)
+    new = AttentionOp(
+        op.q,
+        op.k,
+        op.v,
+        heads=op.head_count,
+        kv_heads=op.kv_head_count,
+        scale=op.scale_value,
+        causal=bool(op.causal) or mask.causal,
+        window=mask.window,
+        key_mask=key_mask,
+    )
+    substitute(rewriter, op, *made, new)
+
+
+def _joined(masks: list[SSAValue], made: list[Operation]) -> SSAValue | None:
+    """One mask of i1 or i64 that is set where all are."""
+    total: SSAValue | None = None
+    for mask in masks:
+        kind = element_of(mask)
+        if kind not in (i1, i64) or (len(masks) > 1 and kind != i1):
+            made.append(CastOp(mask, i1))
+            mask = made[-1].results[0]
+        if total is not None:
+            made.append(BinaryOp(BinaryKind.AND, total, mask))
+            mask = made[-1].results[0]
+        total = mask
+    return total
+
+
+@dataclass(frozen=True)
+class LiftMasks(ModulePass):
+    """Recognises causal, windowed and key masks."""
+
+    name = "lift-masks"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrites to a fixpoint."""
+        rewrite(op, On(AttentionOp, _attention))
