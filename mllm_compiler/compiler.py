@@ -10,11 +10,10 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from xdsl.dialects.builtin import ModuleOp
 
-from mllm_compiler.assembly import Assembled, assemble_c
+from mllm_compiler.assembly import assemble
 from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.writer import write_bundle
 from mllm_compiler.dialects import make_context
-from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer import Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
@@ -120,7 +119,7 @@ def compile_model(
     manifest = None
     if request.stop_after is None:
         step("writing the bundle")
-        manifest = _write(request, _assembled(request.target, imported))
+        manifest = _write(request, imported)
     return Compiled(
         name=imported.spec.name,
         target=request.target,
@@ -154,17 +153,10 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, str]:
     return {}
 
 
-def _assembled(target: str, imported: Imported) -> Assembled:
-    from mllm_compiler.backends.c.emit import emit
-
-    if target == "c":
-        return assemble_c(emit(imported.module), imported.module, imported.spec, imported.store)
-    raise CompileError("MLC-U002", f"unknown target '{target}'")
-
-
-def _write(request: Request, assembled: Assembled) -> Manifest | None:
+def _write(request: Request, imported: Imported) -> Manifest | None:
     if request.output is None:
         return None
+    assembled = assemble(imported.module, request.target, imported.spec, imported.store)
     return write_bundle(
         request.output, assembled.manifest, list(assembled.contents), key=request.key
     )

@@ -86,8 +86,8 @@ class Validator:
 def run_graph(module: ModuleOp, graph: FuncOp, inputs: Values, store: WeightStore) -> Values:
     """Runs a graph at any level of IR.
 
-    A lowered graph keeps its cache between tokens: the past tensors of `inputs` are put into it, and
-    the present ones are read out of it.
+    A lowered graph keeps its cache between tokens: the past tensors of `inputs` are put into it,
+    and the present ones are read out of it.
     """
     name = graph.sym_name.data
     names = [cache for cache in pipeline_of(module).caches if cache.graph.data == name]
@@ -136,11 +136,16 @@ def seeded_inputs(graph: FuncOp, bounds: Mapping[str, int]) -> Values:
 
 
 def symbol_sizes(symbols: Iterable[str], bounds: Mapping[str, int]) -> dict[str, int]:
-    """A small value for each symbol."""
-    return {
+    """A small value for each symbol; `total_x` is `past_x` and `x` together."""
+    sizes = {
         symbol: min(symbol_bound(symbol, dict(bounds)), SMALL[index % len(SMALL)])
         for index, symbol in enumerate(sorted(symbols))
     }
+    for symbol in sizes:
+        stem = symbol.removeprefix("total_")
+        if stem != symbol and stem in sizes and f"past_{stem}" in sizes:
+            sizes[symbol] = sizes[stem] + sizes[f"past_{stem}"]
+    return sizes
 
 
 def seeded_value(

@@ -29,17 +29,19 @@ def text_contents(spec: ModelSpec) -> list[Content]:
     return members
 
 
-def config_of(spec: ModelSpec, edges: list[list[str]], roles: Mapping[str, str]) -> dict[str, Json]:
+def config_of(
+    spec: ModelSpec, edges: list[list[str]], caches: Mapping[str, Mapping[str, str]]
+) -> dict[str, Json]:
     """The content of `config.json`.
 
     Args:
         spec: What `model.toml` says.
         edges: Consumer, its input, producer, its output.
-        roles: The role of each graph.
+        caches: What each entry with a cache calls its past and present tensors.
     """
     config: dict[str, Json] = {
         "name": spec.name,
-        "pipeline": {"edges": edges, "roles": dict(roles)},
+        "pipeline": {"edges": edges, "caches": caches},
     }
     if spec.text is not None:
         config["text"] = _text(spec, spec.text)

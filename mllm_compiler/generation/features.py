@@ -20,7 +20,7 @@ def pixels_of(path: Path, settings: ImageSettings) -> Array:
     """[1, 3, height, width]: resized (bicubic), then (value / 255 - mean) / std.
 
     Raises:
-        CompileError: `MLC-X030`, the file is no picture; `MLC-U005`, it cannot be read.
+        CompileError: `MLC-X023`, the file is no picture; `MLC-U005`, it cannot be read.
     """
     with reading(path):
         try:
@@ -44,7 +44,7 @@ def log_mel_of(path: Path, settings: AudioSettings) -> Array:
     """[1, mels, frames]: Whisper's log-mel spectrogram of the first window of a WAV file.
 
     Raises:
-        CompileError: `MLC-X030`, no 16-bit WAV file of the model's rate.
+        CompileError: `MLC-X023`, no 16-bit WAV file of the model's rate.
     """
     samples = _samples(path, settings.rate)
     length = settings.frames * settings.hop
@@ -102,7 +102,7 @@ def _samples(path: Path, rate: int) -> NDArray[np.float64]:
 
 def _unreadable(path: Path, message: str) -> CompileError:
     return CompileError(
-        "MLC-X030",
+        "MLC-X023",
         message,
         location=str(path),
         remedy="give a PNG, JPEG or PPM picture, or a WAV file of the model's rate",

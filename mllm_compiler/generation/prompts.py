@@ -22,7 +22,7 @@ def prompt_ids(
     Special tokens count where the template writes them and never in what the user says.
 
     Raises:
-        CompileError: `MLC-X031`, the template has no such form.
+        CompileError: `MLC-X025`, the template has no such form.
     """
     pieces = list(_pieces(_segments(settings, system is not None, image), prompt, system or ""))
     special = {
@@ -54,7 +54,7 @@ def _segments(settings: Settings, has_system: bool, image: bool) -> Sequence[Seg
     }[has_system, image]
     if name not in settings.template:
         raise CompileError(
-            "MLC-X031",
+            "MLC-X025",
             f"the model's template has no form '{name}'",
             remedy=f"it has: {', '.join(sorted(settings.template)) or 'none'}",
         )

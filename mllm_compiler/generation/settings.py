@@ -51,7 +51,6 @@ class Settings:
     suppress: frozenset[int] = frozenset()
     begin_suppress: frozenset[int] = frozenset()
     max_new_tokens: int = 128
-    edges: tuple[tuple[str, str, str, str], ...] = ()
 
 
 def read_settings(raw: bytes) -> Settings:
@@ -59,7 +58,6 @@ def read_settings(raw: bytes) -> Settings:
     root = cast("dict[str, dict[str, object]]", json.loads(raw))
     text, generation = root.get("text", {}), root.get("generation", {})
     image, audio = root.get("image"), root.get("audio")
-    edges = cast("list[list[str]]", root.get("pipeline", {}).get("edges", []))
     return Settings(
         stop=frozenset(_ids(text, "stop")),
         prompt=cast("str | None", text.get("prompt")),
@@ -72,7 +70,6 @@ def read_settings(raw: bytes) -> Settings:
         suppress=frozenset(_ids(generation, "suppress")),
         begin_suppress=frozenset(_ids(generation, "begin_suppress")),
         max_new_tokens=cast(int, generation.get("max_new_tokens", 128)),
-        edges=tuple((a, b, c, d) for a, b, c, d in edges),
     )
 
 
