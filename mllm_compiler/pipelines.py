@@ -20,6 +20,17 @@ TOLERANCES: dict[str, float] = {
     "fold-constants": ROUNDING,
     "canonical-form": ROUNDING,
     "lift-onnx": ROUNDING,
+    "lift-linear": ROUNDING,
+    "lift-norms": ROUNDING,
+    "lift-activations": ROUNDING,
+    "lift-rope": ROUNDING,
+    "lift-kv-append": 0.0,
+    "lift-attention": ROUNDING,
+    "lift-masks": ROUNDING,
+    "lift-cross-attention": 0.0,
+    "lift-gated-mlp": 0.0,
+    "lift-mlp": 0.0,
+    "lift-patch-embed": ROUNDING,
     "place": 0.0,
     "split-language-model": 0.0,
     "lower-to-cpu": ROUNDING,
@@ -48,7 +59,23 @@ SHAPES = Stage(
     ("infer-shapes", "fold-constants"),
     "every value has a type with symbolic dims; what depends on weights alone is a weight",
 )
-LIFT = Stage(("lift-onnx",), "no onnx op is left; the module is in the mllm dialect")
+LIFT = Stage(
+    (
+        "lift-onnx",
+        "lift-linear",
+        "lift-norms",
+        "lift-activations",
+        "lift-rope",
+        "lift-kv-append",
+        "lift-attention",
+        "lift-masks",
+        "lift-cross-attention",
+        "lift-gated-mlp",
+        "lift-mlp",
+        "lift-patch-embed",
+    ),
+    "what has an exact form is in the mllm dialect, each structure as one op",
+)
 PLACE = Stage(("place",), "every op has a home on the target")
 SPLIT = Stage(("split-language-model",), "a language model has the entries prefill and decode")
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")

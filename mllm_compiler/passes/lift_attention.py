@@ -2,13 +2,14 @@
 
     %0 = mllm.matmul %q, %kt : (tensor<1x4x3x8xf32>, tensor<1x4x8x5xf32>) -> tensor<1x4x3x5xf32>
     %1 = mllm.binary mul %0, %scale : (tensor<1x4x3x5xf32>, tensor<f32>) -> tensor<1x4x3x5xf32>
-    %2 = mllm.binary add %1, %bias : (tensor<1x4x3x5xf32>, tensor<1x1x3x5xf32>) -> tensor<1x4x3x5xf32>
+    %2 = mllm.binary add %1, %bias : (..., tensor<1x1x3x5xf32>) -> tensor<1x4x3x5xf32>
     %3 = mllm.softmax %2 {axis = 3 : i64} : (tensor<1x4x3x5xf32>) -> tensor<1x4x3x5xf32>
     %4 = mllm.matmul %3, %v : (tensor<1x4x3x5xf32>, tensor<1x4x5x8xf32>) -> tensor<1x4x3x8xf32>
 
 becomes, around transposes and reshapes that bring heads behind tokens and back,
 
-    %4 = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = ...}
+    %4 = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>)
+      {heads = 4 : i64, kv_heads = 4 : i64, scale = ...}
       : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
 
 The scale may stand on q, on k or on the scores; keys and values that are repeated for groups of

@@ -3,11 +3,11 @@
     %q = mllm.linear %hidden, %wq : (tensor<1x3x32xf32>, tensor<32x32xf32>) -> tensor<1x3x32xf32>
     %k = mllm.linear %encoded, %wk : (tensor<1x9x32xf32>, tensor<32x32xf32>) -> tensor<1x9x32xf32>
     %v = mllm.linear %encoded, %wv : (tensor<1x9x32xf32>, tensor<32x32xf32>) -> tensor<1x9x32xf32>
-    %y = mllm.attention %q, %k, %v {heads = 4 : i64, kv_heads = 4 : i64, scale = ...} : (...) -> tensor<1x3x32xf32>
+    %y = mllm.attention %q, %k, %v {heads = 4 : i64, ...} : (...) -> tensor<1x3x32xf32>
 
 becomes
 
-    %y = mllm.cross_attn %q, %k, %v {heads = 4 : i64, kv_heads = 4 : i64, scale = ...} : (...) -> tensor<1x3x32xf32>
+    %y = mllm.cross_attn %q, %k, %v {heads = 4 : i64, ...} : (...) -> tensor<1x3x32xf32>
 
 where q and k are projections of different values, and what the one comes from among the function's
 arguments is not part of what the other comes from. Masks of order, biases and growing caches mark
@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
@@ -70,8 +69,9 @@ def _is_constant(value: SSAValue) -> bool:
 
 @dataclass
 class Streams:
-    """Which arguments of the function each value comes from, as bits of a number."""
+    """Which arguments of functions and regions each value comes from, as bits of a number."""
 
+    arguments: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
     bits: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
 
     def of(self, value: SSAValue) -> int:
@@ -85,8 +85,7 @@ class Streams:
             elif isinstance(owner, Operation):
                 self._join(this, owner, pending)
             else:
-                top = isinstance(this, BlockArgument) and isinstance(owner.parent_op(), FuncOp)
-                self.bits[this] = 1 << (this.index if top else len(owner.args) + 64)
+                self.bits[this] = 1 << self.arguments.setdefault(this, len(self.arguments))
         return self.bits[value]
 
     def _join(self, value: SSAValue, owner: Operation, pending: list[SSAValue]) -> None:

@@ -1,12 +1,13 @@
 """`lift-kv-append`: new tokens joined to a cache become `mllm.kv_append`; exact.
 
     %0 = mllm.reshape %new : (tensor<1x3x16xf32>) -> tensor<1x3x2x8xf32>
-    %1 = mllm.transpose %0 {perm = array<i64: 0, 2, 1, 3>} : (tensor<1x3x2x8xf32>) -> tensor<1x2x3x8xf32>
-    %2 = mllm.concat %past, %1 {axis = 2 : i64} : (tensor<1x2x5x8xf32>, tensor<1x2x3x8xf32>) -> tensor<1x2x8x8xf32>
+    %1 = mllm.transpose %0 {perm = array<i64: 0, 2, 1, 3>} : (...) -> tensor<1x2x3x8xf32>
+    %2 = mllm.concat %past, %1 {axis = 2 : i64} : (tensor<1x2x5x8xf32>, ...) -> tensor<1x2x8x8xf32>
 
 becomes
 
-    %2 = mllm.kv_append %past, %new {kv_heads = 2 : i64} : (tensor<1x2x5x8xf32>, tensor<1x3x16xf32>) -> tensor<1x2x8x8xf32>
+    %2 = mllm.kv_append %past, %new {kv_heads = 2 : i64}
+      : (tensor<1x2x5x8xf32>, tensor<1x3x16xf32>) -> tensor<1x2x8x8xf32>
 
 where the past is an argument of the function.
 """

@@ -6,10 +6,11 @@
 
 becomes
 
-    %1 = mllm.linear %x, %w, %b : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+    %1 = mllm.linear %x, %w, %b
+      : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x4xf32>
 
-A weight that the model holds as [K, N] is transposed into the store's sidecar, one weight at a time;
-a transposed weight of the model (a tied head) stays the one blob that it is.
+A weight that the model holds as [K, N] is transposed into the store's sidecar, one weight at a
+time; a transposed weight of the model (a tied head) stays the one blob that it is.
 """
 
 from __future__ import annotations

@@ -4,11 +4,12 @@
     %kept = mllm.cast %attention_mask : (tensor<1x5xi64>) -> tensor<1x5xi1>
     %both = mllm.binary and (reshape %seen), (reshape %kept) : (...) -> tensor<1x1x3x5xi1>
     %bias = mllm.select %both, %zero, %lowest : (...) -> tensor<1x1x3x5xf32>
-    %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {...} : (...) -> tensor<1x3x32xf32>
+    %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {...} : (...) -> ...
 
 becomes
 
-    %y = mllm.attention %q, %k, %v key_mask(%attention_mask : tensor<1x5xi64>) {..., causal = true} : (...) -> tensor<1x3x32xf32>
+    %y = mllm.attention %q, %k, %v key_mask(%attention_mask : tensor<1x5xi64>)
+      {..., causal = true} : (...) -> tensor<1x3x32xf32>
 
 where %keys counts the keys from 0 and %queries the queries from S - T. Parts of a sum of biases
 are read one by one; a part that says anything else keeps the whole bias. A query that sees no key
@@ -17,6 +18,7 @@ attends to all alike in both forms.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -222,7 +224,7 @@ def _attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
         mask = mask & Mask(window=op.window.value.data)
     made: list[Operation] = []
     keys = mask.keys if op.key_mask is None else (op.key_mask, *mask.keys)
-    key_mask = _joined([k for k in keys if k is not None], made)
+    key_mask = _joined(keys, made)
     new = AttentionOp(
         op.q,
         op.k,
@@ -237,7 +239,7 @@ def _attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
     substitute(rewriter, op, *made, new)
 
 
-def _joined(masks: list[SSAValue], made: list[Operation]) -> SSAValue | None:
+def _joined(masks: Sequence[SSAValue], made: list[Operation]) -> SSAValue | None:
     """One mask of i1 or i64 that is set where all are."""
     total: SSAValue | None = None
     for mask in masks:

@@ -1,12 +1,13 @@
 """`lift-mlp`: a feed-forward block becomes `mllm.mlp`; exact.
 
-    %0 = mllm.linear %x, %w1, %b1 : (tensor<2x8xf32>, tensor<16x8xf32>, tensor<16xf32>) -> tensor<2x16xf32>
+    %0 = mllm.linear %x, %w1, %b1 : (tensor<2x8xf32>, ...) -> tensor<2x16xf32>
     %1 = mllm.unary gelu %0 : (tensor<2x16xf32>) -> tensor<2x16xf32>
-    %2 = mllm.linear %1, %w2, %b2 : (tensor<2x16xf32>, tensor<8x16xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+    %2 = mllm.linear %1, %w2, %b2 : (tensor<2x16xf32>, ...) -> tensor<2x8xf32>
 
 becomes
 
-    %2 = mllm.mlp gelu %x, %w1, %w2 b1(%b1 : tensor<16xf32>) b2(%b2 : tensor<8xf32>) : (...) -> tensor<2x8xf32>
+    %2 = mllm.mlp gelu %x, %w1, %w2 b1(%b1 : tensor<16xf32>) b2(%b2 : tensor<8xf32>)
+      : (...) -> tensor<2x8xf32>
 
 where nothing else reads what is between.
 """

@@ -1,7 +1,7 @@
 """`lift-norms`: the arithmetic of a normalisation becomes one op; tolerance 1e-5.
 
     %0 = mllm.binary mul %x, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
-    %1 = mllm.reduce mean %0 {axes = array<i64: 1>, keepdims = true} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+    %1 = mllm.reduce mean %0 {axes = array<i64: 1>, keepdims = true} : (...) -> tensor<2x1xf32>
     %2 = mllm.binary add %1, %epsilon : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x1xf32>
     %3 = mllm.unary rsqrt %2 : (tensor<2x1xf32>) -> tensor<2x1xf32>
     %4 = mllm.binary mul %x, %3 : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>
@@ -9,7 +9,8 @@
 
 becomes
 
-    %5 = mllm.rms_norm %x, %w {epsilon = 1.0e-05 : f64} : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+    %5 = mllm.rms_norm %x, %w {epsilon = 1.0e-05 : f64}
+      : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
 
 and, where x has its mean taken off first, `mllm.layer_norm`. Quotients by the root are read as
 products with its reciprocal, hence the tolerance; weight and bias join where they follow.

@@ -4,14 +4,14 @@
     %e = mllm.concat %angles, %angles {axis = 2 : i64} : (...) -> tensor<1x3x8xf32>
     %cos = mllm.reshape (mllm.unary cos %e) : (...) -> tensor<1x1x3x8xf32>
     %sin = mllm.reshape (mllm.unary sin %e) : (...) -> tensor<1x1x3x8xf32>
-    %low = mllm.slice %x {starts = #mllm.dims<"0", "0", "0", "0">, ...} : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x4xf32>
-    %high = mllm.slice %x {starts = #mllm.dims<"0", "0", "0", "4">, ...} : (tensor<1x2x3x8xf32>) -> tensor<1x2x3x4xf32>
-    %turned = mllm.concat (mllm.unary neg %high), %low {axis = 3 : i64} : (...) -> tensor<1x2x3x8xf32>
-    %y = mllm.binary add (mllm.binary mul %x, %cos), (mllm.binary mul %turned, %sin) : tensor<1x2x3x8xf32>
+    %low = mllm.slice %x {starts = #mllm.dims<"0", "0", "0", "0">, ...} : ... -> tensor<...>
+    %high = mllm.slice %x {starts = #mllm.dims<"0", "0", "0", "4">, ...} : ... -> tensor<...>
+    %turned = mllm.concat (mllm.unary neg %high), %low {axis = 3 : i64} : ... -> tensor<1x2x3x8xf32>
+    %y = mllm.binary add (mllm.binary mul %x, %cos), (mllm.binary mul %turned, %sin) : ...
 
 becomes, around transposes and reshapes that bring heads behind tokens and back,
 
-    %y = mllm.rope %x, %positions, %inv_freq {heads = 2 : i64} : (tensor<1x3x16xf32>, ...) -> tensor<1x3x16xf32>
+    %y = mllm.rope %x, %positions, %inv_freq {heads = 2 : i64} : (tensor<1x3x16xf32>, ...) -> ...
 
 x may have its heads before or behind its tokens. The sums are taken in another order, hence the
 tolerance.

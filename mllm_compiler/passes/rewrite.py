@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from xdsl.dialects.builtin import ModuleOp, UnknownLoc
 from xdsl.ir import Operation, SSAValue
@@ -42,11 +42,11 @@ class _Driver:
     """A worklist of ops, the last pushed first."""
 
     def __init__(self, patterns: Sequence[RewritePattern]) -> None:
-        self.general = tuple(p for p in patterns if not isinstance(p, On))
+        self.general = tuple(p for p in patterns if not hasattr(p, "root"))
         self.by_root: dict[type[Operation], list[RewritePattern]] = defaultdict(list)
         for pattern in patterns:
-            if isinstance(pattern, On):
-                self.by_root[pattern.root].append(pattern)
+            if hasattr(pattern, "root"):
+                self.by_root[cast("On[Operation]", pattern).root].append(pattern)
         self.pending: dict[Operation, None] = {}
         self.location: Operation | None = None
         self.changed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from xdsl.dialects.builtin import IntegerType
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects.mllm import (
@@ -199,7 +199,7 @@ def _clip(op: OnnxOp, emit: Emit) -> SSAValue:
 
 
 def _is_bool(element: Attribute) -> bool:
-    return isinstance(element, IntegerType) and element.width.data == 1
+    return element == i1
 
 
 def _trilu(op: OnnxOp, emit: Emit) -> SSAValue | None:
