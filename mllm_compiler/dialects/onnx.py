@@ -1,6 +1,7 @@
 """The `onnx` dialect: one class per operator of the ONNX standard, made from its schemas.
 
-    %y = onnx.Gemm %x, %w, _ {transB = 1 : i64} : (tensor<2x8xf32>, tensor<4x8xf32>) -> (tensor<2x4xf32>)
+    %y = onnx.Gemm %x, %w, _ {transB = 1 : i64} :
+         (tensor<2x8xf32>, tensor<4x8xf32>) -> (tensor<2x4xf32>)
 
 One class serves every version of an operator; the verifier takes the schema of the opset that the
 enclosing function records (`onnx.opset`). Nothing is made before the dialect is first used, since

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,7 @@ def value_of(attribute: Attribute) -> Value:
         case StringAttr():
             return attribute.data
         case DenseArrayBase():
-            return tuple(attribute.get_values())
+            return cast("tuple[int, ...]", tuple(cast(Any, attribute).get_values()))
         case ArrayAttr():
             return tuple(cast(StringAttr, s).data for s in attribute)
         case DenseIntOrFPElementsAttr():
@@ -155,7 +155,8 @@ def tensor_attribute(array: NDArray[np.generic]) -> Attribute:
     if isinstance(element, StringType):
         return StringsAttr.of(array)
     raw = np.ascontiguousarray(array).tobytes()
-    return DenseIntOrFPElementsAttr(TensorType(element, array.shape), BytesAttr(raw))
+    type = cast("TensorType[IntegerType]", TensorType(element, array.shape))
+    return DenseIntOrFPElementsAttr(type, BytesAttr(raw))
 
 
 def array_of_dense(attribute: DenseIntOrFPElementsAttr) -> NDArray[np.generic]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
@@ -147,14 +147,14 @@ def _of_standard(raw: OpSchema) -> Schema:
 def _formal(parameter: OpSchema.FormalParameter) -> Formal:
     return Formal(
         parameter.name.rstrip("."),
-        _OPTIONS[parameter.option.name],
+        _OPTIONS[cast(Any, parameter.option).name],
         parameter.type_str,
         parameter.is_homogeneous,
     )
 
 
 def _attribute(raw: OpSchema.Attribute) -> AttributeFormal:
-    kind = raw.type.name.lower()
+    kind = cast(str, cast(Any, raw.type).name).lower()
     default = _default(kind, raw) if raw.default_value.type else None
     return AttributeFormal(raw.name, kind, raw.required, default)
 
@@ -179,7 +179,7 @@ def _default(kind: str, raw: OpSchema.Attribute) -> object:
 
 
 def _microsoft() -> list[Schema]:
-    text = files(__package__).joinpath("com_microsoft.toml").read_text("utf-8")
+    text = files("mllm_compiler.dialects").joinpath("com_microsoft.toml").read_text("utf-8")
     table = tomllib.loads(text)
     groups = cast("dict[str, list[str]]", table.pop("types"))
     return [_of_table(name, entry, groups) for name, entry in table.items()]
@@ -227,5 +227,5 @@ def _table_attribute(name: str, value: object) -> AttributeFormal:
     """Reads a default value (its type is the kind), or `kind!` (required), `kind?` (optional)."""
     if isinstance(value, str) and value[-1:] in ("!", "?"):
         return AttributeFormal(name, value[:-1], value[-1] == "!")
-    kind = {int: "int", float: "float", str: "string"}[type(value)]
+    kind = {"int": "int", "float": "float", "str": "string"}[type(value).__name__]
     return AttributeFormal(name, kind, False, value)

@@ -10,7 +10,7 @@ C5  values of one type parameter have one type.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -40,7 +40,7 @@ def verify_against(op: OnnxOp, schema: Schema | None) -> None:
     _types(op, schema)
 
 
-def _fail(op: OnnxOp, constraint: str, message: str):  # noqa: ANN202
+def _fail(op: OnnxOp, constraint: str, message: str) -> NoReturn:
     raise VerifyException(f"'{op.name}': {message} ({constraint})")
 
 

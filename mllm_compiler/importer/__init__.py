@@ -3,6 +3,7 @@
 from mllm_compiler.importer.model_toml import (
     AudioSpec,
     CacheSpec,
+    CrossSpec,
     DimSpec,
     GenerationSpec,
     GraphSpec,
@@ -16,6 +17,7 @@ from mllm_compiler.importer.pipeline import Imported, import_model
 __all__ = [
     "AudioSpec",
     "CacheSpec",
+    "CrossSpec",
     "DimSpec",
     "GenerationSpec",
     "GraphSpec",

@@ -90,7 +90,7 @@ def _check(function: FuncOp, file: str) -> None:
                 "MLC-I014",
                 str(error),
                 location=f"{file}: {_name_of(op.location)}",
-                remedy="the node breaks the ONNX standard: correct the exporter's call, or the node",
+                remedy="the node breaks the ONNX standard: correct it, or the call that made it",
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""What a `model.toml` says: the graphs of a model, how they are tied, what goes in and comes out."""
+"""What a `model.toml` says: a model's graphs, how they are tied, what goes in and out."""
 
 from __future__ import annotations
 
@@ -39,6 +39,19 @@ class CacheSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CrossSpec:
+    """The keys and values of another stream: a `decoder` makes them, a `decoder-with-past` reads.
+
+    Attributes:
+        input: The inputs of the graph that reads; the key is `in`.
+        out: The outputs of the graph that makes them; both have `{layer}` and `{kind}`.
+    """
+
+    input: str = field(metadata={"key": "in"})
+    out: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class GraphSpec:
     """One ONNX file of the model.
 
@@ -47,12 +60,14 @@ class GraphSpec:
         role: What the graph is in the pipeline.
         inputs: Inputs that are outputs of other graphs: `vision.last_hidden_state`.
         cache: The names of its cache.
+        cross: The names of its cross-attention's keys and values.
     """
 
     file: str
     role: str = "graph"
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     cache: CacheSpec | None = None
+    cross: CrossSpec | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +152,8 @@ class ModelSpec:
     image: ImageSpec | None = None
     audio: AudioSpec | None = None
     generation: GenerationSpec | None = None
-    folder: Path = field(default=Path(), metadata={"key": False})
-    source: str = field(default="model.toml", metadata={"key": False})
+    folder: Path = field(default=Path(), metadata={"key": ""})
+    source: str = field(default="model.toml", metadata={"key": ""})
 
 
 def read_model_spec(path: Path) -> ModelSpec:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import product
 from pathlib import Path
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
@@ -90,6 +91,32 @@ def _edges(spec: ModelSpec, consumer: str, functions: dict[str, FuncOp]) -> Iter
             _known(name, inputs, f"{at}.{pattern}", f"graph '{consumer}' has no input")
             _known(source, outputs, f"{at}.{pattern}", f"graph '{producer}' has no output")
             yield EdgeAttr.of(consumer, name, producer, source)
+    yield from _cross_edges(spec, consumer, functions)
+
+
+def _cross_edges(
+    spec: ModelSpec, consumer: str, functions: dict[str, FuncOp]
+) -> Iterator[EdgeAttr]:
+    """Cross-attention's keys and values: outputs of the decoder, inputs of the one with past."""
+    cross = spec.graphs[consumer].cross
+    if cross is None or spec.graphs[consumer].role == "decoder":
+        return
+    makers = [n for n, g in spec.graphs.items() if g.role == "decoder" and g.cross is not None]
+    inputs = _names(functions[consumer].arg_attrs)
+    at = f"{spec.source}: graphs.{consumer}.cross.in"
+    first = cross.input.replace("{layer}", "0").replace("{kind}", "key")
+    _known(first, inputs, at, f"graph '{consumer}' has no input")
+    for maker in makers:
+        outputs = _names(functions[maker].res_attrs)
+        for layer, kind in product(range(len(inputs)), ("key", "value")):
+            name, out = (
+                s.replace("{layer}", str(layer)).replace("{kind}", kind)
+                for s in (cross.input, cross.out)
+            )
+            if name not in inputs:
+                return
+            _known(out, outputs, at, f"graph '{maker}' has no output")
+            yield EdgeAttr.of(consumer, name, maker, out)
 
 
 def _caches(spec: ModelSpec, name: str, function: FuncOp) -> Iterator[CacheAttr]:

@@ -51,7 +51,7 @@ class _Field:
     """The value of a varint."""
 
 
-class _Broken(Exception):
+class _BrokenError(Exception):
     """The bytes at an offset are no protobuf field."""
 
     def __init__(self, offset: int, needed: int = 0) -> None:
@@ -86,7 +86,7 @@ def _strip(file: Path, data: mmap.mmap) -> bytes:
     head = data[:64]
     try:
         parts = list(_message(data, 0, len(data), "Model", file.name, 0))
-    except _Broken as broken:
+    except _BrokenError as broken:
         if broken.needed > len(data) and head[0] == 0x08:
             raise CompileError(
                 "MLC-I002",
@@ -111,7 +111,7 @@ def _message(
 ) -> Iterator[bytes]:
     """The pieces of a message, its large tensors replaced."""
     if depth > _DEEPEST:
-        raise _Broken(start)
+        raise _BrokenError(start)
     if kind == "Tensor":
         yield from _tensor(data, start, end, name)
         return
@@ -161,7 +161,7 @@ def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
         number, wire = tag >> 3, tag & 7
         value = 0
         if number == 0:
-            raise _Broken(at)
+            raise _BrokenError(at)
         if wire == _VARINT:
             value, after = _read_varint(data, body, end)
         elif wire == _FIXED64:
@@ -172,9 +172,9 @@ def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[_Field]:
             length, body = _read_varint(data, body, end)
             after = body + length
         else:
-            raise _Broken(at)
+            raise _BrokenError(at)
         if after > end:
-            raise _Broken(at, after)
+            raise _BrokenError(at, after)
         yield _Field(number, wire, at, body, after, value)
         at = after
 
@@ -189,8 +189,8 @@ def _read_varint(data: mmap.mmap, at: int, end: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 63:
-            raise _Broken(at)
-    raise _Broken(at, at + 1)
+            raise _BrokenError(at)
+    raise _BrokenError(at, at + 1)
 
 
 def _varint(value: int) -> bytes:

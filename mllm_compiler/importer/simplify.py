@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from mllm_compiler.errors import CompileError
+from mllm_compiler.weights import WeightStore
 
 
-def simplified(file: Path, folder: Path) -> Path:
-    """The simplified model of an ONNX file, written into `folder`.
+def simplified(file: Path, store: WeightStore) -> Path:
+    """The simplified model of an ONNX file, in a folder that lives as long as the store.
 
     Raises:
         CompileError: onnxsim is not installed, or fails.
@@ -33,8 +35,9 @@ def simplified(file: Path, folder: Path) -> Path:
         raise _failed(file, str(error)) from error
     if not proved:
         raise _failed(file, "the simplified model computes something else")
-    folder.mkdir(parents=True, exist_ok=True)
-    out = folder / file.name
+    folder = TemporaryDirectory(prefix="mllm-simplified-")
+    weakref.finalize(store, folder.cleanup)
+    out = Path(folder.name) / file.name
     onnx.save(model, out, save_as_external_data=True, location=f"{file.stem}.data")
     return out
 
@@ -43,8 +46,3 @@ def _failed(file: Path, message: str) -> CompileError:
     return CompileError(
         "MLC-I030", f"onnxsim: {message}", location=str(file), remedy="compile without --simplify"
     )
-
-
-def scratch_folder() -> TemporaryDirectory[str]:
-    """A folder for simplified models; weights are mapped from it until it is cleaned up."""
-    return TemporaryDirectory(prefix="mllm-simplified-")

@@ -6,12 +6,12 @@ import os
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, LocationAttr, TensorType
 from xdsl.ir import Attribute, Operation
 
 from mllm_compiler.dialects.mllm import BlobAttr, ConstantOp, WeightOp
@@ -45,13 +45,13 @@ class Tensors:
         """The op that makes the tensor."""
         attribute = self.attribute(tensor, name)
         if isinstance(attribute, BlobAttr):
-            op = WeightOp(attribute, name)
+            op: Operation = WeightOp(attribute, name)
         elif isinstance(attribute, DenseIntOrFPElementsAttr):
-            op = ConstantOp(attribute)
+            op = ConstantOp(cast("DenseIntOrFPElementsAttr", attribute))
         else:
             element = StringType()
             op = operators()["onnx.Constant"].make(
-                [], [_tensor_type(element, tensor)], {"value": attribute}
+                [], [TensorType(element, extents(tensor))], {"value": attribute}
             )
         op.location = location
         return op
@@ -66,7 +66,7 @@ class Tensors:
         return BlobAttr.of(self._digest(tensor, name), element_of(tensor.dtype), shape)
 
     def _shape(self, tensor: ir.TensorProtocol, name: str) -> tuple[int, ...]:
-        shape = tuple(int(d) for d in tensor.shape)
+        shape = extents(tensor)
         if tensor.dtype == ir.DataType.UNDEFINED or any(d < 0 for d in shape):
             raise self._malformed(name, f"its dtype is {tensor.dtype.name}, its shape {shape}")
         return shape
@@ -111,7 +111,7 @@ class Tensors:
         Raises:
             CompileError: The file is missing, too short, or outside the model's folder.
         """
-        file = self._external_file(str(tensor.location), name)
+        file = self._external_file(os.fspath(cast("str | os.PathLike[str]", tensor.location)), name)
         wanted = -(-int(tensor.dtype.bitwidth * prod(self._shape(tensor, name))) // 8)
         offset, length = tensor.offset or 0, tensor.length
         if length is not None and length != wanted:
@@ -158,10 +158,9 @@ class Tensors:
         )
 
 
-def _tensor_type(element: Attribute, tensor: ir.TensorProtocol) -> Attribute:
-    from xdsl.dialects.builtin import TensorType
-
-    return TensorType(element, [int(d) for d in tensor.shape])
+def extents(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """The shape of a tensor with data, whose extents are all numbers."""
+    return tuple(cast(int, d) for d in tensor.shape)
 
 
 def _unpacked(

@@ -39,21 +39,24 @@ def load_toml(file: Path) -> dict[str, object]:
 def typed(cls: type[_T], table: Mapping[str, object], *, file: str, at: str = "") -> _T:
     """The dataclass `cls` of a table; a key of the table is a field of the class.
 
+    A field's metadata may give it another `key`, or none (empty).
+
     Raises:
         CompileError: A key is unknown or missing, or a value has another type.
     """
     hints = get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cast(Any, cls)) if f.metadata.get("key", True)}
+    all_fields = dataclasses.fields(cast(Any, cls))
+    fields = {f.metadata.get("key", f.name): f for f in all_fields if f.metadata.get("key") != ""}
     for key in table:
         if key not in fields:
             raise _unknown(key, list(fields), file=file, at=at)
     values: dict[str, object] = {}
-    for name, field in fields.items():
-        where = f"{at}.{name}" if at else name
-        if name in table:
-            values[name] = _value(hints[name], table[name], file=file, at=where)
+    for key, field in fields.items():
+        where = f"{at}.{key}" if at else key
+        if key in table:
+            values[field.name] = _value(hints[field.name], table[key], file=file, at=where)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise wrong(file, where, "the key is missing", f"give {name}")
+            raise wrong(file, where, "the key is missing", f"give {key}")
     return cls(**values)
 
 

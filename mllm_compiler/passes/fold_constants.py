@@ -47,11 +47,27 @@ SMALL_BYTES: Final = 1 << 20
 
 REARRANGING: Final = frozenset(
     f"onnx.{name}"
-    for name in (
-        "Concat ConstantOfShape DequantizeLinear Expand EyeLike Flatten Gather OneHot Pad Range"
-        " Reshape Resize Slice Split Squeeze Tile Transpose Unsqueeze"
-        " microsoft.DequantizeLinear"
-    ).split()
+    for name in [
+        "Concat",
+        "ConstantOfShape",
+        "DequantizeLinear",
+        "Expand",
+        "EyeLike",
+        "Flatten",
+        "Gather",
+        "OneHot",
+        "Pad",
+        "Range",
+        "Reshape",
+        "Resize",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "microsoft.DequantizeLinear",
+    ]
 )
 """Operators whose result is a weight again, or larger than what it is made from."""
 
@@ -236,10 +252,13 @@ def _bytes_of(type: Attribute) -> int:
     return prod(type.get_shape()) * NUMPY[type.element_type].itemsize
 
 
-def _is_foldable(value: object) -> bool:
-    if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
+def _is_foldable(value: Any) -> bool:
+    if not isinstance(value, np.ndarray):
         return False
-    return value.size <= LARGEST_CONSTANT or str(element_of_numpy(value.dtype)) in DTYPES
+    array = cast("NDArray[Any]", value)
+    if array.dtype.kind in "OUS":
+        return False
+    return array.size <= LARGEST_CONSTANT or str(element_of_numpy(array.dtype)) in DTYPES
 
 
 def remove_dead(block: Block) -> None:

@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Operation
 from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.mllm import BlobAttr
 from mllm_compiler.dialects.onnx import operators
-from mllm_compiler.dialects.onnx_attributes import value_of
+from mllm_compiler.dialects.onnx_attributes import tensor_attribute, value_of
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.onnx_schemas import schema_of
 from mllm_compiler.dialects.onnx_types import (
@@ -68,12 +68,8 @@ def evaluate(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence
     return [_conformed(r, v.type) for r, v in zip(results, op.results, strict=True)]
 
 
-def _without_handles(
-    properties: dict[str, Attribute], store: WeightStore
-) -> dict[str, Attribute]:
+def _without_handles(properties: dict[str, Attribute], store: WeightStore) -> dict[str, Attribute]:
     """The attributes, without segment sizes; large tensors are read from the store."""
-    from mllm_compiler.dialects.onnx_attributes import tensor_attribute
-
     read: dict[str, Attribute] = {}
     for name, attribute in properties.items():
         if name.endswith("SegmentSizes"):
@@ -98,7 +94,9 @@ def _evaluator(
     version = opset
     if version is None:
         newest = schema_of(cls.name, None)
-        version = onnx.defs.onnx_opset_version() if not cls.DOMAIN or newest is None else newest.since
+        version = (
+            onnx.defs.onnx_opset_version() if not cls.DOMAIN or newest is None else newest.since
+        )
     inputs = ["" if kind is None else f"i{i}" for i, kind in enumerate(operands)]
     outputs = [f"o{i}" if there else "" for i, there in enumerate(results)]
     node = helper.make_node(cls.OPERATOR, inputs, outputs, domain=cls.DOMAIN)
@@ -140,12 +138,13 @@ def _type_of(value: object) -> str:
 
 def _value_type(value: object) -> TypeProto:
     if isinstance(value, list):
-        inside = _value_type(value[0]) if value else TypeProto()
-        return helper.make_sequence_type_proto(inside)
+        parts = cast("list[object]", value)
+        return helper.make_sequence_type_proto(_value_type(parts[0]) if parts else TypeProto())
     if not isinstance(value, np.ndarray):
         return TypeProto()
-    number = _NUMBERS[element_of_numpy(value.dtype)]
-    return helper.make_tensor_type_proto(number, [None] * value.ndim)
+    array = cast(Array, value)
+    number = _NUMBERS[element_of_numpy(array.dtype)]
+    return helper.make_tensor_type_proto(number, [None] * array.ndim)
 
 
 def _proto(type: Attribute) -> TypeProto:
@@ -166,8 +165,8 @@ def _conformed(value: Any, type: Attribute) -> Any:
     element = element_type(type)
     if element is None or not isinstance(value, np.ndarray):
         return value
-    dtype = NUMPY[element]
-    return value if value.dtype == dtype or dtype == object else value.astype(dtype)
+    array, dtype = cast(Array, value), NUMPY[element]
+    return array if array.dtype == dtype or dtype.kind == "O" else array.astype(dtype)
 
 
 def _custom(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:

@@ -1,4 +1,4 @@
-"""Control flow of the `onnx` dialect: regions run in the executor, in the scope of their operator."""
+"""Control flow of the `onnx` dialect: the executor runs regions in their operator's scope."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ def sequence_map(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequ
     made: list[list[Array]] = [[] for _ in op.results]
     for at in range(length):
         arguments = [v[at] if isinstance(v, list) else v for v in operands]
-        for sequence, value in zip(made, frame.run_block(op.regions[0].block, arguments), strict=True):
+        for sequence, value in zip(
+            made, frame.run_block(op.regions[0].block, arguments), strict=True
+        ):
             sequence.append(value)
     return cast("Sequence[Array]", made)
 

@@ -118,7 +118,8 @@ def test_positions_are_those_of_the_standard(ctx: Context) -> None:
 
 def test_symbolic_dims_and_names_stay(ctx: Context) -> None:
     text = """
-    func.func @f(%x: tensor<?x8xf32, #mllm.dims<"batch", "8">>) attributes {onnx.opset = {"" = 17}} {
+    func.func @f(%x: tensor<?x8xf32, #mllm.dims<"batch", "8">>)
+        attributes {onnx.opset = {"" = 17}} {
       %y = onnx.Relu %x : (tensor<?x8xf32, #mllm.dims<"batch", "8">>) -> (tensor<?x8xf32>) loc("a")
       func.return
     }

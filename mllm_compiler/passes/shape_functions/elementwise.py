@@ -130,10 +130,10 @@ def where(op: OnnxOp, shapes: Shapes) -> list[Known]:
     condition, yes, no = (shapes.of(op.input(i)) for i in range(3))
     dims = broadcast(shapes, op, [condition.dims, yes.dims, no.dims])
     result = tensor(yes.element or no.element, dims)
-    grids = condition.grid(), yes.grid(), no.grid()
-    if grids[0] is None or grids[1] is None or grids[2] is None:
+    mask, lhs, rhs = condition.grid(), yes.grid(), no.grid()
+    if mask is None or lhs is None or rhs is None:
         return [result]
-    chosen = np.frompyfunc(_choose, 3, 1)(*grids)
+    chosen = np.frompyfunc(_choose, 3, 1)(mask, lhs, rhs)
     return [of_grid(result.element, np.asarray(chosen, object))]
 
 

@@ -26,7 +26,7 @@ def product_dims(shapes: Shapes, op: OnnxOp, a: Dims | None, b: Dims | None) -> 
     """The dims of NumPy's matrix product."""
     if a is None or b is None or not a or not b:
         return None
-    shapes.equate(a[-1], b[-2] if len(b) > 1 else b[0], op)
+    shapes.equate(a[-1], b[-2:][0], op)
     batch = broadcast(shapes, op, [a[:-2], b[:-2]])
     if batch is None:
         return None
