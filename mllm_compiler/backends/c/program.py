@@ -19,6 +19,8 @@ ABI: Final = 1
 NONE: Final = 0xFFFFFFFF
 NO_SLOT: Final = 0xFFFFFFFFFFFFFFFF
 MAX_RANK: Final = 8
+HEADER: Final = 124
+"""Bytes of the header: magic, ABI, twelve section records, bytes of the arena and of weights."""
 
 ARENA, WEIGHT, IO = 0, 1, 2
 
@@ -206,12 +208,14 @@ class ProgramWriter:
             (b"".join(self._entries), len(self._entries)),
             (b"".join(self._caches), len(self._caches)),
         ]
-        at, table, body = 8 + 4 + 8 * len(sections) + 4 + 16, bytearray(), bytearray()
+        start = -(-HEADER // 8) * 8
+        table, body = bytearray(), bytearray()
         for data, count in sections:
-            table += struct.pack("<II", at + len(body), count)
+            table += struct.pack("<II", start + len(body), count)
             body += data + bytes(-len(data) % 8)
-        head = MAGIC + struct.pack("<I", ABI) + bytes(table) + bytes(4)
-        return head + struct.pack("<QQ", arena_bytes, weight_bytes) + bytes(body)
+        head = MAGIC + struct.pack("<I", ABI) + bytes(table)
+        head += struct.pack("<QQ", arena_bytes, weight_bytes)
+        return head.ljust(start, b"\0") + bytes(body)
 
     def _args(self, ids: Sequence[int]) -> int:
         first = len(self._arg_ids)
