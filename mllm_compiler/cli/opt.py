@@ -90,12 +90,12 @@ class MllmOpt(xDSLOptMain):
         if previous is None:
             return
         if self.args.print_ir_after_all:
-            say(f"// -----// IR Dump After {previous.name} //----- //\n{module}\n")
+            say(f"// -----// IR Dump After {previous.name} X")
         if self.args.dump_dir is not None:
             self.args.dump_dir.mkdir(parents=True, exist_ok=True)
             number = self.pipeline.passes.index(previous) + 1
             path: Path = self.args.dump_dir / f"{number:02d}-{previous.name}.mlir"
-            path.write_text(f"{module}\n", encoding="utf-8")
+            path.write_text(f"{module!s}\n", encoding="utf-8")
 
 
 def run(arguments: Sequence[str]) -> int:

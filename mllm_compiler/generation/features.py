@@ -20,13 +20,9 @@ def pixels_of(path: Path, settings: ImageSettings) -> Array:
     """[1, 3, height, width]: resized (bicubic), then (value / 255 - mean) / std.
 
     Raises:
-        CompileError: `MLC-X023`, the file is no picture; `MLC-U005`, it cannot be read.
+        CompileError: It is no picture, or cannot be read.
     """
-    with reading(path):
-        try:
-            picture = Image.open(path).convert("RGB")
-        except (UnidentifiedImageError, Image.DecompressionBombError) as fault:
-            raise _unreadable(path, "not a picture that can be read") from fault
+    picture = open_picture(path)
     height, width = settings.size
     wide, high = width, height
     if settings.fit == "crop":
@@ -40,17 +36,51 @@ def pixels_of(path: Path, settings: ImageSettings) -> Array:
     return ((values - mean) / std).transpose(2, 0, 1)[None].astype(np.float32, order="C")
 
 
+def open_picture(path: Path) -> Image.Image:
+    """A picture in RGB.
+
+    Raises:
+        CompileError: `MLC-X023`, the file is no picture; `MLC-U005`, it cannot be read.
+    """
+    with reading(path), path.open("rb") as source:
+        try:
+            return Image.open(source).convert("RGB")
+        except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as fault:
+            raise _unreadable("MLC-X023", path, "not a picture that can be read") from fault
+
+
 def log_mel_of(path: Path, settings: AudioSettings) -> Array:
     """[1, mels, frames]: Whisper's log-mel spectrogram of the first window of a WAV file.
 
     Raises:
-        CompileError: `MLC-X023`, no 16-bit WAV file of the model's rate.
+        CompileError: `MLC-X024`, no 16-bit WAV file of the model's rate.
     """
-    samples = _samples(path, settings.rate)
+    samples, rate = read_wave(path)
+    if rate != settings.rate:
+        raise _unreadable("MLC-X024", path, f"{rate} Hz, the model takes {settings.rate} Hz")
     length = settings.frames * settings.hop
     padded = np.zeros(length, np.float64)
     padded[: min(length, len(samples))] = samples[:length]
     return log_mel(padded, settings)
+
+
+def read_wave(path: Path) -> tuple[Array, int]:
+    """The samples of a WAV file, mono, -1 to 1, and their rate.
+
+    Raises:
+        CompileError: `MLC-X024`, no 16-bit WAV file; `MLC-U005`, it cannot be read.
+    """
+    with reading(path):
+        try:
+            with wave.open(str(path), "rb") as sound:
+                width, channels = sound.getsampwidth(), sound.getnchannels()
+                rate, raw = sound.getframerate(), sound.readframes(sound.getnframes())
+        except (wave.Error, EOFError) as fault:
+            raise _unreadable("MLC-X024", path, "not a WAV file") from fault
+    if width != 2:
+        raise _unreadable("MLC-X024", path, f"{8 * width} bits a sample where 16 are read")
+    frames = np.frombuffer(raw, "<i2").reshape(-1, channels)
+    return (frames.mean(axis=1) / 32768.0).astype(np.float32), rate
 
 
 def log_mel(samples: NDArray[np.float64], settings: AudioSettings) -> Array:
@@ -86,24 +116,9 @@ def _hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(mel >= 15, 1000 * np.exp((mel - 15) * np.log(6.4) / 27), mel * 200 / 3)
 
 
-def _samples(path: Path, rate: int) -> NDArray[np.float64]:
-    with reading(path):
-        try:
-            with wave.open(str(path), "rb") as sound:
-                shape = (sound.getframerate(), sound.getsampwidth(), sound.getnchannels())
-                raw = sound.readframes(sound.getnframes())
-        except (wave.Error, EOFError) as fault:
-            raise _unreadable(path, "not a WAV file") from fault
-    if shape[:2] != (rate, 2):
-        text = f"{shape[0]} Hz with {8 * shape[1]} bits, the model takes {rate} Hz with 16 bits"
-        raise _unreadable(path, text)
-    return np.frombuffer(raw, "<i2").reshape(-1, shape[2]).mean(axis=1) / 32768.0
-
-
-def _unreadable(path: Path, message: str) -> CompileError:
-    return CompileError(
-        "MLC-X023",
-        message,
-        location=str(path),
-        remedy="give a PNG, JPEG or PPM picture, or a WAV file of the model's rate",
-    )
+def _unreadable(code: str, path: Path, message: str) -> CompileError:
+    remedy = {
+        "MLC-X023": "give a PNG, JPEG or PPM picture",
+        "MLC-X024": "give a 16-bit PCM WAV file of the model's rate",
+    }[code]
+    return CompileError(code, message, location=str(path), remedy=remedy)

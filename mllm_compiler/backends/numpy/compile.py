@@ -60,7 +60,7 @@ def compile_module(module: ModuleOp) -> NumpyArtifact:
         )
         total = offset + weights[digest].nbytes
     return NumpyArtifact(
-        module=f"{module}\n".encode(),
+        module=f"{module!s}\n".encode(),
         entries=tuple(_entry(graph) for graph in graphs(module)),
         weights=tuple(weights.values()),
         weight_bytes=total,

@@ -1,0 +1,114 @@
+"""What `mllmc run` does with an open bundle: the C runtime or the NumPy reference, one face."""
+
+from __future__ import annotations
+
+import resource
+import zipfile
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mllm_compiler.bundle.files import atomic_output, reading
+from mllm_compiler.bundle.verify import Bundle
+from mllm_compiler.errors import CompileError
+from mllm_compiler.generation.loop import Ask
+
+__all__ = ["Ask", "Facts", "Session", "session_of"]
+
+Array = NDArray[np.generic]
+Facts = dict[str, object]
+"""What `--json` prints."""
+
+
+class Session(Protocol):
+    """An open bundle that runs."""
+
+    def answer(self, ask: Ask, emit: Callable[[str], None]) -> Facts:
+        """Answers; each piece of text is emitted as it comes."""
+        ...
+
+    def run_tensors(self, inputs: Path, outputs: Path, entry: str | None) -> Facts:
+        """Runs an entry on the tensors of a file."""
+        ...
+
+
+@contextmanager
+def session_of(bundle: Bundle, threads: int) -> Generator[Session]:
+    """The session of the target that the bundle was compiled for.
+
+    Raises:
+        CompileError: The runtime refuses the bundle, or is not installed.
+    """
+    if "c" not in bundle.manifest.targets:
+        from mllm_compiler.cli.answer_numpy import NumpySide
+        from mllm_compiler.generation.model import open_model
+
+        yield NumpySide(open_model(bundle))
+        return
+    from mllm_compiler.cli.answer_c import opened
+
+    bundle.verify()
+    with opened(bundle, threads) as session:
+        yield session
+
+
+def read_tensors(path: Path) -> dict[str, Array]:
+    """The arrays of an `.npz` file.
+
+    Raises:
+        CompileError: `MLC-U010`, it is none; `MLC-U005`, it cannot be read.
+    """
+    with reading(path):
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in cast("Mapping[str, Array]", arrays)}
+        except (ValueError, zipfile.BadZipFile, EOFError, TypeError) as fault:
+            raise CompileError(
+                "MLC-U010",
+                "not an .npz file of plain arrays",
+                location=str(path),
+                remedy="write it with numpy.savez, an array for each input",
+            ) from fault
+
+
+def write_tensors(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Writes arrays by name; the file appears when it is whole."""
+    with atomic_output(path) as out:
+        np.savez(out, allow_pickle=False, **arrays)
+
+
+def chosen_entry(bundle: Bundle, entry: str | None, names: Iterable[str]) -> str:
+    """The entry to run: the one that is named, else the only one that takes these tensors.
+
+    Raises:
+        CompileError: `MLC-D004`, there is no such entry, or more than one.
+    """
+    known = bundle.manifest.entries
+    if entry is not None and entry in known:
+        return entry
+    given = set(names)
+    fitting = [n for n, e in known.items() if {tensor.name for tensor in e.inputs} <= given]
+    if entry is None and len(fitting) == 1:
+        return fitting[0]
+    asked = f"has no graph '{entry}'" if entry is not None else "--entry is needed"
+    raise CompileError(
+        "MLC-D004",
+        f"{asked} (it has: {', '.join(known)})",
+        location=str(bundle.path),
+        remedy="name one with --entry",
+    )
+
+
+def tensor_facts(entry: str, outputs: Path, arrays: Mapping[str, Array]) -> Facts:
+    """What is said of a run on tensors."""
+    shapes = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
+    return {"entry": entry, "outputs": str(outputs), "tensors": shapes}
+
+
+def peak_bytes() -> int:
+    """The largest resident set of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

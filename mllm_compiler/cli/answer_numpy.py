@@ -1,0 +1,52 @@
+"""`mllmc run` over the NumPy reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mllm_compiler.cli.answer import (
+    Facts,
+    chosen_entry,
+    peak_bytes,
+    read_tensors,
+    tensor_facts,
+    write_tensors,
+)
+from mllm_compiler.generation.loop import Ask, generate
+from mllm_compiler.generation.model import NumpyModel
+
+
+@dataclass(frozen=True)
+class NumpySide:
+    """A session of the target `numpy`.
+
+    Attributes:
+        model: The open model.
+    """
+
+    model: NumpyModel
+
+    def answer(self, ask: Ask, emit: Callable[[str], None]) -> Facts:
+        """Answers; each piece of text is emitted as it comes."""
+        answer = generate(self.model, ask, emit)
+        return {
+            "bundle": str(self.model.bundle.path),
+            "target": "numpy",
+            "text": answer.text,
+            "tokens": answer.tokens,
+            "prompt_tokens": answer.prompt_tokens,
+            "finish": "stop" if answer.stopped else "length",
+            "first_token_s": round(answer.first_token_s, 4),
+            "tokens_per_second": round(answer.tokens_per_second, 2),
+            "peak_memory_bytes": peak_bytes(),
+        }
+
+    def run_tensors(self, inputs: Path, outputs: Path, entry: str | None) -> Facts:
+        """Runs an entry on the tensors of a file."""
+        arrays = read_tensors(inputs)
+        chosen = chosen_entry(self.model.bundle, entry, arrays)
+        results = self.model.runner.run(chosen, arrays)
+        write_tensors(outputs, results)
+        return tensor_facts(chosen, outputs, results)

@@ -1,0 +1,114 @@
+"""`mllmc run`: a bundle answers, or runs one graph on tensors."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mllm_compiler.cli.console import write_json
+from mllm_compiler.cli.faults import say
+
+if TYPE_CHECKING:
+    from mllm_compiler.cli.answer import Facts
+
+PATH = click.Path(path_type=Path)
+WHERE = "mllmc run"
+
+
+@click.command(name="run")
+@click.argument("bundle", type=PATH)
+@click.option("--prompt", help="What to ask.  [default: the bundle's own prompt]")
+@click.option("--system", help="A system prompt.")
+@click.option("--image", type=PATH, help="A picture.")
+@click.option("--audio", type=PATH, help="A WAV file.")
+@click.option("--max-new-tokens", type=click.IntRange(min=1), help="The longest answer.")
+@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, help="0 is greedy.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0)
+@click.option("--seed", type=click.IntRange(0, (1 << 64) - 1), default=0)
+@click.option("--inputs", type=PATH, help="Tensors in, by name: IN.npz.")
+@click.option("--outputs", type=PATH, help="Tensors out, by name: OUT.npz.")
+@click.option("--entry", help="The graph to run on tensors.")
+@click.option("--trust", type=PATH, help="Believe the keys of this file.")
+@click.option("--allow-unsigned", is_flag=True, help="Accept a bundle without a signature.")
+@click.option("--threads", type=click.IntRange(min=0), default=0, help="0: one per core.")
+@click.option("--stats", is_flag=True, help="Print speed and memory on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def run_command(
+    bundle: Path,
+    prompt: str | None,
+    system: str | None,
+    image: Path | None,
+    audio: Path | None,
+    max_new_tokens: int | None,
+    temperature: float,
+    top_p: float,
+    seed: int,
+    inputs: Path | None,
+    outputs: Path | None,
+    entry: str | None,
+    trust: Path | None,
+    allow_unsigned: bool,
+    threads: int,
+    stats: bool,
+    as_json: bool,
+) -> None:
+    """Run a bundle: text, image and sound, or tensors."""
+    from mllm_compiler.bundle.trust import read_trust
+    from mllm_compiler.bundle.verify import Policy, open_bundle
+    from mllm_compiler.cli.answer import Ask, session_of
+
+    tensors = inputs is not None or outputs is not None or entry is not None
+    _check(tensors, inputs, outputs, [prompt, system, image, audio])
+    opened = open_bundle(bundle, Policy(trust=read_trust(trust), allow_unsigned=allow_unsigned))
+    with session_of(opened, threads) as session:
+        if inputs is not None and outputs is not None:
+            facts = session.run_tensors(inputs, outputs, entry)
+            _finish(facts, as_json, False)
+            return
+        ask = Ask(
+            prompt=prompt,
+            system=system,
+            image=image,
+            audio=audio,
+            max_new_tokens=max_new_tokens or 0,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+        )
+        facts = session.answer(ask, _silent if as_json else _stream)
+        if not as_json:
+            _stream("\n")
+        _finish(facts, as_json, stats)
+
+
+def _check(tensors: bool, inputs: Path | None, outputs: Path | None, words: list[object]) -> None:
+    from mllm_compiler.errors import CompileError
+
+    if tensors and any(word is not None for word in words):
+        text = "--inputs, --outputs and --entry exclude --prompt, --system, --image and --audio"
+        remedy = "give tensors or text"
+        raise CompileError("MLC-U007", text, location=WHERE, remedy=remedy)
+    if tensors and (inputs is None or outputs is None):
+        text = "tensors need both --inputs and --outputs"
+        raise CompileError("MLC-U007", text, location=WHERE, remedy="give both files")
+
+
+def _stream(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _silent(text: str) -> None:
+    return
+
+
+def _finish(facts: Facts, as_json: bool, stats: bool) -> None:
+    if as_json:
+        write_json(facts)
+    elif stats:
+        for name, value in facts.items():
+            if name not in ("text", "tokens"):
+                say(f"{name.replace('_', ' ')}: {value}")
