@@ -28,6 +28,7 @@ from mllm_compiler.dialects.mllm import (
     CastOp,
     CompareOp,
     ConcatOp,
+    ConstantOp,
     IotaOp,
     MatmulOp,
     ReshapeOp,
@@ -41,7 +42,7 @@ from mllm_compiler.dialects.mllm import (
 )
 from mllm_compiler.dialects.mllm.contract import broadcast_dims
 from mllm_compiler.dialects.types import element_of, is_float, is_integer, shape_of
-from mllm_compiler.passes.matching import made_by, unary
+from mllm_compiler.passes.matching import made_by, static_shape, unary
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 
 COMMUTATIVE = frozenset(
@@ -66,6 +67,10 @@ def _reshape(op: ReshapeOp, rewriter: PatternRewriter) -> None:
     inner = made_by(op.x, ReshapeOp)
     if inner is not None:
         substitute(rewriter, op, ReshapeOp(inner.x, shape_of(op.result)))
+        return
+    array = constant_array(op.x)
+    if array is not None and (shape := static_shape(op.result)) is not None:
+        substitute(rewriter, op, ConstantOp.of(array.reshape(shape)))
 
 
 def _unknown(value: SSAValue) -> bool:

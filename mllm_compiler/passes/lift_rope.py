@@ -20,12 +20,14 @@ tolerance.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.transforms.common_subexpression_elimination import cse
 
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import (
@@ -54,7 +56,7 @@ class Angles:
 
     Attributes:
         positions: [B, T], [1, T] or [T], integers.
-        inv_freq: [R/2].
+        inv_freq: [R/2], or that with extents of 1 around.
     """
 
     positions: SSAValue
@@ -78,7 +80,8 @@ def _angles(value: SSAValue) -> Angles | None:
     token_axis = 1 if perm == (0, 1, 2) else 2
     for steps, frequencies in (pair, pair[::-1]):
         positions, inv_freq = peel(steps), peel(frequencies)
-        if not is_integer(element_of(positions)) or rank_of(inv_freq) != 1:
+        wide = [d for d in shape_of(inv_freq) if d.as_int() != 1]
+        if not is_integer(element_of(positions)) or len(wide) > 1:
             continue
         if _varies_along(steps, token_axis) and _varies_along(frequencies, 3 - token_axis):
             return Angles(positions, inv_freq)
@@ -189,7 +192,10 @@ def _rotated(x: SSAValue, angles: Angles, axis: int) -> list[Operation]:
         positions = add(CastOp(positions, i64))
     if rank_of(positions) != 2:
         positions = add(ReshapeOp(positions, (1, length)))
-    turned = add(RopeOp(flat, positions, angles.inv_freq, heads=count))
+    inv_freq = angles.inv_freq
+    if rank_of(inv_freq) != 1:
+        inv_freq = add(ReshapeOp(inv_freq, (prod(d.as_int() or 1 for d in shape_of(inv_freq)),)))
+    turned = add(RopeOp(flat, positions, inv_freq, heads=count))
     back = add(ReshapeOp(turned, (batch, length, heads, size)))
     if axis == HEADS_FIRST:
         add(TransposeOp(back, (0, 2, 1, 3)))
@@ -203,5 +209,6 @@ class LiftRope(ModulePass):
     name = "lift-rope"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Rewrites to a fixpoint."""
-        rewrite(op, On(BinaryOp, _rope), *SHAPE_PATTERNS)
+        """Rewrites to a fixpoint; what all rotations share is made once."""
+        if rewrite(op, On(BinaryOp, _rope), *SHAPE_PATTERNS):
+            cse(op)

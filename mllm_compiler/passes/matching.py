@@ -92,10 +92,10 @@ def is_close(a: float, b: float, tolerance: float = 1e-6) -> bool:
     return abs(a - b) <= tolerance * max(abs(a), abs(b))
 
 
-def swaps_last_two(perm: tuple[int, ...]) -> bool:
-    """Whether a permutation transposes matrices and leaves the batch."""
-    rank = len(perm)
-    return rank >= 2 and perm == (*range(rank - 2), rank - 1, rank - 2)
+def static_shape(value: SSAValue) -> tuple[int, ...] | None:
+    """The shape of a tensor, where all of it is static."""
+    sizes = [n for d in shape_of(value) if (n := d.as_int()) is not None]
+    return tuple(sizes) if len(sizes) == rank_of(value) else None
 
 
 def peel(value: SSAValue) -> SSAValue:
