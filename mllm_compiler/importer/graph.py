@@ -24,7 +24,8 @@ from xdsl.utils.exceptions import VerifyException
 from mllm_compiler.dialects.onnx import CustomOp, YieldOp, operators
 from mllm_compiler.dialects.onnx_attributes import attribute_of
 from mllm_compiler.dialects.onnx_op import OPSETS, OnnxOp
-from mllm_compiler.dialects.onnx_schemas import PREFIXES
+from mllm_compiler.dialects.onnx_schemas import PREFIXES, schema_of
+from mllm_compiler.dialects.onnx_verify import verify_against
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer.tensors import Tensors
 from mllm_compiler.importer.types import type_attribute, type_of
@@ -84,7 +85,7 @@ def _check(function: FuncOp, file: str) -> None:
         if not isinstance(op, OnnxOp):
             continue
         try:
-            op.verify_()
+            verify_against(op, schema_of(op.name, op.opset))
         except VerifyException as error:
             raise CompileError(
                 "MLC-I014",
@@ -228,6 +229,9 @@ class _Importer:
     def attribute(self, attribute: ir.Attr, node: str) -> Attribute:
         """The attribute of a node."""
         kind = _KINDS.get(attribute.type)
+        if attribute.is_ref():
+            message = f"it refers to '{attribute.ref_attr_name}' of a function"
+            raise self._unusable(node, attribute, message)
         try:
             if kind is not None:
                 return attribute_of(cast(int, attribute.value), kind)
