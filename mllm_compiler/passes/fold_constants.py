@@ -140,6 +140,8 @@ class _Folding:
             self._replace(op, results)
 
     def _is_worth_computing(self, op: OnnxOp) -> bool:
+        if op.name == "onnx.Transpose" and isinstance(op.operands[0].owner, WeightOp):
+            return False  # a linear reads it as it is, and it may be an embedding too
         limit = SMALL_BYTES if op.name in REARRANGING else MOST_BYTES
         return all(isinstance(v.owner, ConstantOp | WeightOp) for v in op.operands) and all(
             _bytes_of(r.type) <= limit for r in op.results
