@@ -53,8 +53,8 @@ def shape_of(op: OnnxOp, shapes: Shapes) -> list[Known]:
     dims = shapes.of(op.input(0)).dims
     if dims is None:
         return [tensor(i64, [UNKNOWN])]
-    start, end = (op.properties.get(n) and op.attribute(n) for n in ("start", "end"))
-    return [vector(dims[cast("int | None", start) : cast("int | None", end)])]
+    start, end = (cast("int | None", op.attribute(n)) for n in ("start", "end"))
+    return [vector(dims[start:end])]
 
 
 def size_of(op: OnnxOp, shapes: Shapes) -> list[Known]:
