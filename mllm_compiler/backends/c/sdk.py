@@ -102,7 +102,7 @@ class CRunner:
         from runtime_stub.tensors import describe, empty_like
 
         ffi = self._ffi
-        arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        arrays = {name: np.asarray(array, order="C") for name, array in inputs.items()}
         names = {name: ffi.new("char[]", name.encode()) for name in arrays}
         given = ffi.new("mllm_tensor[]", max(len(arrays), 1))
         for at, (name, array) in enumerate(arrays.items()):
