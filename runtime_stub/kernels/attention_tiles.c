@@ -7,7 +7,7 @@
 
 #include "attention.h"
 
-enum { ROWS = 96, KEYS = 64 };
+enum { ROWS = 96, KEYS = MLLM_A_STRIDE };
 
 /* This thread's scratch, cut up. */
 typedef struct buffers {
@@ -16,7 +16,6 @@ typedef struct buffers {
   float *k;       /* [KEYS / 16, dim, 16] */
   float *v;       /* [KEYS, v_wide] where v cannot be read in place */
   float *scores;  /* [rows, KEYS] */
-  float *weights; /* [KEYS, tile_rows] */
   float *out;     /* [rows, v_dim] */
   float *largest; /* [rows] */
   float *total;   /* [rows] */
@@ -38,7 +37,7 @@ static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 static size_t floats_needed(const mllm_attention *a, size_t rows) {
   const size_t v_wide = round_up(a->v_dim, MLLM_PANEL);
   return rows * a->dim + MLLM_TILE_ROWS * a->dim + KEYS * a->dim + KEYS * v_wide + rows * KEYS +
-         KEYS * MLLM_TILE_ROWS + rows * a->v_dim + 2 * rows;
+         rows * a->v_dim + 2 * rows;
 }
 
 static buffers cut(const job *j, float *scratch) {
@@ -49,8 +48,7 @@ static buffers cut(const job *j, float *scratch) {
   b.k = b.rows + MLLM_TILE_ROWS * a->dim;
   b.v = b.k + KEYS * a->dim;
   b.scores = b.v + KEYS * j->v_wide;
-  b.weights = b.scores + j->block_rows * KEYS;
-  b.out = b.weights + KEYS * MLLM_TILE_ROWS;
+  b.out = b.scores + j->block_rows * KEYS;
   b.largest = b.out + j->block_rows * a->v_dim;
   b.total = b.largest + j->block_rows;
   return b;
@@ -131,11 +129,11 @@ static void add_values(const job *j, const buffers *b, size_t rows, const float 
     values = b->v;
     stride = j->v_wide;
   }
-  mllm_tile tile = {.depth = count, .a = b->weights, .row_stride = stride,
+  mllm_tile tile = {.depth = count, .a_is_rows = true, .row_stride = stride,
                     .panel_stride = MLLM_PANEL, .c_stride = v_dim, .start = MLLM_START_C};
   for (size_t r = 0; r < rows; r += ops->tile_rows) {
     tile.rows = smaller(ops->tile_rows, rows - r);
-    ops->pack_rows(b->weights, b->scores + r * KEYS, KEYS, tile.rows, count, 1.0F);
+    tile.a = b->scores + r * KEYS;
     for (size_t c = 0; c < v_dim; c += ops->tile_columns) {
       tile.columns = smaller(ops->tile_columns, v_dim - c);
       tile.b = values + c;

@@ -17,8 +17,10 @@ enum { ROWS = 2, PANELS = 1 }; /* 8 of 16 */
 #endif
 enum { COLUMNS = PANELS * PANEL, VECTORS = PANELS * PANEL_VECTORS };
 
-/* rows and panels are constants where this is inlined. b and c are whole panels wide. */
-MLLM_INLINE void tile(const mllm_tile *t, const size_t rows, const size_t panels) {
+/* rows, panels and the steps of a are constants where this is inlined. b and c are whole panels
+ * wide. Value (r, k) of a stands at a[r * row_step + k * depth_step]. */
+MLLM_INLINE void tile(const mllm_tile *t, const size_t rows, const size_t panels,
+                      const size_t row_step, const size_t depth_step) {
   const size_t vectors = panels * PANEL_VECTORS;
   vf sum[ROWS][VECTORS];
 #pragma GCC unroll 16
@@ -42,11 +44,11 @@ MLLM_INLINE void tile(const mllm_tile *t, const size_t rows, const size_t panels
     }
 #pragma GCC unroll 16
     for (size_t r = 0; r < rows; r++) {
-      const vf value = splat(a[r]);
+      const vf value = splat(a[r * row_step]);
 #pragma GCC unroll 8
       for (size_t v = 0; v < vectors; v++) sum[r][v] += value * row[v];
     }
-    a += ROWS;
+    a += depth_step;
     b0 += t->row_stride;
     b1 += t->row_stride;
   }
@@ -57,12 +59,13 @@ MLLM_INLINE void tile(const mllm_tile *t, const size_t rows, const size_t panels
   }
 }
 
-#define TILE_CASE(r)     \
-  case r:                \
-    tile(t, r, panels);  \
+#define TILE_CASE(r)                             \
+  case r:                                        \
+    tile(t, r, panels, row_step, depth_step);    \
     return;
 
-MLLM_INLINE void tile_rows(const mllm_tile *t, const size_t panels) {
+MLLM_INLINE void tile_rows(const mllm_tile *t, const size_t panels, const size_t row_step,
+                           const size_t depth_step) {
   switch (t->rows) {
     TILE_CASE(1)
     TILE_CASE(2)
@@ -84,14 +87,32 @@ MLLM_INLINE void tile_rows(const mllm_tile *t, const size_t panels) {
   }
 }
 
-static void whole_tile(const mllm_tile *t) {
+static void packed_tile(const mllm_tile *t) {
 #if defined(__AVX512F__)
   if (t->columns == 2 * PANEL) {
-    tile_rows(t, 2);
+    tile_rows(t, 2, 1, ROWS);
     return;
   }
 #endif
-  tile_rows(t, 1);
+  tile_rows(t, 1, 1, ROWS);
+}
+
+static void row_major_tile(const mllm_tile *t) {
+#if defined(__AVX512F__)
+  if (t->columns == 2 * PANEL) {
+    tile_rows(t, 2, MLLM_A_STRIDE, 1);
+    return;
+  }
+#endif
+  tile_rows(t, 1, MLLM_A_STRIDE, 1);
+}
+
+static void whole_tile(const mllm_tile *t) {
+  if (t->a_is_rows) {
+    row_major_tile(t);
+    return;
+  }
+  packed_tile(t);
 }
 
 /* Columns that end within a panel: through a buffer that is whole panels wide. */
@@ -194,19 +215,50 @@ static void gemv(const mllm_gemv *g) {
   }
 }
 
-/* packed[d, width] from x[rows, depth], width <= 16: blocks of 16 values of each row at a time, so
- * that reads and writes both stay within a few cache lines. */
+typedef float quad __attribute__((vector_size(16)));
+typedef float quad_any __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t quad_index __attribute__((vector_size(16)));
+
+/* packed[d * width + r] = x[r * x_stride + d] * scale for r, d < 4 */
+MLLM_INLINE void transpose_quad(float *packed, const size_t width, const float *x, size_t x_stride,
+                                float scale) {
+  const quad_index low = {0, 4, 1, 5};
+  const quad_index high = {2, 6, 3, 7};
+  const quad a = *(const quad_any *)x * scale;
+  const quad b = *(const quad_any *)(x + x_stride) * scale;
+  const quad c = *(const quad_any *)(x + 2 * x_stride) * scale;
+  const quad d = *(const quad_any *)(x + 3 * x_stride) * scale;
+  const quad ac = __builtin_shuffle(a, c, low); /* a0 c0 a1 c1 */
+  const quad bd = __builtin_shuffle(b, d, low);
+  const quad ac_high = __builtin_shuffle(a, c, high); /* a2 c2 a3 c3 */
+  const quad bd_high = __builtin_shuffle(b, d, high);
+  *(quad_any *)packed = __builtin_shuffle(ac, bd, low); /* a0 b0 c0 d0 */
+  *(quad_any *)(packed + width) = __builtin_shuffle(ac, bd, high);
+  *(quad_any *)(packed + 2 * width) = __builtin_shuffle(ac_high, bd_high, low);
+  *(quad_any *)(packed + 3 * width) = __builtin_shuffle(ac_high, bd_high, high);
+}
+
+/* packed[d, width] from x[rows, depth], width <= 16: a few columns of all rows at a time, so that
+ * reads and writes both stay within a few cache lines. */
 MLLM_INLINE void transpose_rows(float *packed, const float *x, size_t x_stride, size_t rows,
                                 size_t depth, const size_t width, float scale) {
-  for (size_t d0 = 0; d0 < depth; d0 += 16) {
-    const size_t d1 = d0 + 16 < depth ? d0 + 16 : depth;
-    for (size_t r = 0; r < rows; r++) {
-      const float *row = x + r * x_stride;
-      for (size_t d = d0; d < d1; d++) packed[d * width + r] = row[d] * scale;
+  const size_t quads = rows / 4 * 4;
+  size_t d = 0;
+  for (; d + 4 <= depth; d += 4) {
+    float *to = packed + d * width;
+    for (size_t r = 0; r < quads; r += 4) {
+      transpose_quad(to + r, width, x + r * x_stride + d, x_stride, scale);
+    }
+    for (size_t r = quads; r < rows; r++) {
+      for (size_t i = 0; i < 4; i++) to[i * width + r] = x[r * x_stride + d + i] * scale;
     }
     for (size_t r = rows; r < width; r++) {
-      for (size_t d = d0; d < d1; d++) packed[d * width + r] = 0.0F;
+      for (size_t i = 0; i < 4; i++) to[i * width + r] = 0.0F;
     }
+  }
+  for (; d < depth; d++) {
+    for (size_t r = 0; r < rows; r++) packed[d * width + r] = x[r * x_stride + d] * scale;
+    for (size_t r = rows; r < width; r++) packed[d * width + r] = 0.0F;
   }
 }
 

@@ -2,11 +2,14 @@
 #ifndef MLLM_OPS_H
 #define MLLM_OPS_H
 
+#include <stdbool.h>
+
 #include "mllm_kernels.h"
 
 enum {
   MLLM_PANEL = 16,     /* columns of a weight panel */
   MLLM_TILE_ROWS = 12, /* no variant's tile has more rows */
+  MLLM_A_STRIDE = 64,  /* floats between rows of a tile's a that is not packed */
   MLLM_UNARY_FIRST = MLLM_EW_NEG,
   MLLM_UNARY_COUNT = 41,
   MLLM_BINARY_FIRST = MLLM_EW_ADD,
@@ -26,7 +29,8 @@ typedef struct mllm_tile {
   size_t rows;         /* 1..tile_rows */
   size_t columns;      /* 1..tile_columns; b has all 16 columns of each panel that is begun */
   size_t depth;        /* k */
-  const float *a;      /* [depth, tile_rows]: packed with pack_rows */
+  const float *a;      /* [depth, tile_rows]: packed with pack_rows; or [rows, MLLM_A_STRIDE] */
+  bool a_is_rows;      /* a is of the second kind */
   const float *b;
   size_t row_stride;   /* of b, floats */
   size_t panel_stride; /* of b, floats */

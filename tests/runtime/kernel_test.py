@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.runtime.cases import Case, all_cases
-from tests.runtime.library import Model, RuntimeFailure, Session
+from tests.runtime.library import Model, RunError, Session
 from tests.runtime.program_writer import ProgramWriter
 
 CPUS = ("scalar", "avx2", "avx512")
@@ -15,7 +15,7 @@ CPUS = ("scalar", "avx2", "avx512")
 def has(cpu: str) -> bool:
     try:
         Model(*ProgramWriter().finish(), cpu)
-    except RuntimeFailure:
+    except RunError:
         return False
     return True
 
@@ -37,5 +37,5 @@ def test_scalar_code_runs_everywhere() -> None:
 
 
 def test_unknown_instruction_set_is_an_answer() -> None:
-    with pytest.raises(RuntimeFailure, match="no 'z80' kernels"):
+    with pytest.raises(RunError, match="no 'z80' kernels"):
         Model(*ProgramWriter().finish(), "z80")

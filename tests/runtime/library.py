@@ -19,7 +19,7 @@ HEADER = ROOT / "runtime_stub/include/mllm.h"
 NUMPY = {number: name for name, number in DTYPES.items()}
 
 
-class RuntimeFailure(Exception):
+class RunError(Exception):
     """An mllm_error."""
 
     def __init__(self, error: Any) -> None:
@@ -71,7 +71,7 @@ class Model:
             program, len(program), place, len(weights), options, made, error
         )
         if status:
-            raise RuntimeFailure(error)
+            raise RunError(error)
         self.handle = ffi().gc(made[0], library().mllm_model_destroy)
 
     def entry(self, name: str) -> int:
@@ -89,7 +89,7 @@ class Session:
         )
         made, error = ffi().new("mllm_session **"), ffi().new("mllm_error *")
         if library().mllm_session_create(model.handle, options, made, error):
-            raise RuntimeFailure(error)
+            raise RunError(error)
         self.handle = ffi().gc(made[0], library().mllm_session_destroy)
 
     def run(
@@ -137,7 +137,7 @@ class Session:
         error = ffi().new("mllm_error *")
         index = self.model.entry(entry)
         if function(self.handle, index, given, count, wanted, len(wanted), error):
-            raise RuntimeFailure(error)
+            raise RunError(error)
 
     @property
     def length(self) -> int:

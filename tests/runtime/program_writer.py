@@ -23,7 +23,7 @@ Array = NDArray[np.generic]
 DTYPES: dict[str, int] = {
     name: i + 1
     for i, name in enumerate(
-        "f32 f64 f16 bf16 i64 i32 i16 i8 u64 u32 u16 u8 bool".split(),
+        ["f32", "f64", "f16", "bf16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool"],
     )
 }
 SIZES = dict(zip(DTYPES, (4, 8, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1), strict=True))
@@ -60,6 +60,7 @@ def expr(value: Expr | int) -> Expr:
     return value if isinstance(value, Expr) else Expr(((0, value),), value)
 
 
+Dim = Expr | int
 Param = int | float | Expr | Sequence["int | Expr"]
 
 
@@ -101,7 +102,7 @@ class ProgramWriter:
         self,
         name: str,
         dtype: str,
-        dims: Sequence[Expr | int],
+        dims: Sequence[Dim],
         storage: int,
         offset: int,
         size: int,
@@ -111,7 +112,7 @@ class ProgramWriter:
         self.tensors.append(struct.pack("<4I2Q8I", *head, *ids))
         return len(self.tensors) - 1
 
-    def take(self, dtype: str, dims: Sequence[Expr | int]) -> tuple[int, int]:
+    def take(self, dtype: str, dims: Sequence[Dim]) -> tuple[int, int]:
         """An offset in the arena and the bytes at the bounds."""
         offset, size = self.arena, SIZES[dtype]
         for d in dims:
@@ -119,10 +120,10 @@ class ProgramWriter:
         self.arena = (offset + size + 63) // 64 * 64
         return offset, size
 
-    def arena_tensor(self, name: str, dtype: str, dims: Sequence[Expr | int]) -> int:
+    def arena_tensor(self, name: str, dtype: str, dims: Sequence[Dim]) -> int:
         return self.tensor(name, dtype, dims, ARENA, *self.take(dtype, dims))
 
-    def io(self, name: str, dtype: str, dims: Sequence[Expr | int], slot: int | None = None) -> int:
+    def io(self, name: str, dtype: str, dims: Sequence[Dim], slot: int | None = None) -> int:
         """A tensor of the caller's; `slot` is its default offset in the arena."""
         size = SIZES[dtype]
         for d in dims:
@@ -169,8 +170,8 @@ class ProgramWriter:
         self.params.append(value)
 
     def cache(
-        self, name: str, *, layers: int, kv_heads: int, head_dim: int, tokens: int, past: int = NONE,
-        page_tokens: int = 256,
+        self, name: str, *, layers: int, kv_heads: int, head_dim: int, tokens: int,
+        past: int = NONE, page_tokens: int = 256,
     ) -> int:  # fmt: skip
         record = self.string(name), layers, kv_heads, head_dim, page_tokens, tokens, 0, past
         self.caches.append(struct.pack("<8I", *record))
