@@ -6,14 +6,14 @@ says how to get it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mllm_compiler.backends.c.artifact import CacheNames, CArtifact, Entry
+from mllm_compiler.backends.c.artifact import CacheNames, CArtifact
 from mllm_compiler.weights import WeightStore
 
 Array = NDArray[np.generic]
@@ -71,11 +71,19 @@ class CRunner:
         self._lib.mllm_model_destroy(self._model[0])
         self._session[0] = self._model[0] = self._ffi.NULL
 
-    def run(self, entry: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def run(
+        self, entry: str, inputs: Mapping[str, Array], *, only: Sequence[str] | None = None
+    ) -> dict[str, Array]:
         """The outputs of an entry by name.
 
-        Past tensors among the inputs are written into the entry's cache first, and present ones
-        are read from it afterwards; without them the cache goes on from where it is.
+        Past tensors among the inputs are written into the entry's cache first; without them the
+        cache goes on from where it is. Inputs that have a place in the arena may be left out.
+
+        Args:
+            entry: The entry.
+            inputs: What it takes, by name.
+            only: The outputs that are wanted; the others land in their place in the arena. None:
+                all of them, and the cache as present tensors.
 
         Raises:
             RuntimeFailure: The runtime refuses an input.
@@ -86,8 +94,12 @@ class CRunner:
         cache = described.cache
         if cache is not None and past:
             self._write_past(cache, past)
-        results = self._call(described, number, {n: a for n, a in inputs.items() if n in own})
-        return results if cache is None else results | self._read_present(cache)
+        wanted = [p.name for p in described.outputs] if only is None else list(only)
+        given = {n: a for n, a in inputs.items() if n in own}
+        results = self._call(number, given, wanted)
+        if cache is None or only is not None:
+            return results
+        return results | self._read_present(cache)
 
     def cache_length(self, cache: str) -> int:
         """Tokens that a cache holds."""
@@ -98,24 +110,26 @@ class CRunner:
         number = self._caches.index(cache)
         self._check("mllm_session_cache_set_length", self._session[0], number, length)
 
-    def _call(self, entry: Entry, number: int, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def _call(
+        self, number: int, inputs: Mapping[str, Array], wanted: Sequence[str]
+    ) -> dict[str, Array]:
         from runtime_stub.tensors import describe, empty_like
 
         ffi = self._ffi
         arrays = {name: np.asarray(array, order="C") for name, array in inputs.items()}
-        names = {name: ffi.new("char[]", name.encode()) for name in arrays}
+        names = {n: ffi.new("char[]", n.encode()) for n in (*arrays, *wanted)}
         given = ffi.new("mllm_tensor[]", max(len(arrays), 1))
         for at, (name, array) in enumerate(arrays.items()):
             describe(given[at], names[name], array)
-        wanted = ffi.new("mllm_tensor[]", max(len(entry.outputs), 1))
-        ends = (self._session[0], number, given, len(arrays), wanted, len(entry.outputs))
+        made = ffi.new("mllm_tensor[]", max(len(wanted), 1))
+        for at, name in enumerate(wanted):
+            made[at].name = names[name]
+        ends = (self._session[0], number, given, len(arrays), made, len(wanted))
         self._check("mllm_run_shapes", *ends)
-        results: dict[str, Array] = {}
-        for at, port in enumerate(entry.outputs):
-            array: Array = empty_like(wanted[at])
-            wanted[at].data = ffi.cast("void *", array.ctypes.data)
-            wanted[at].bytes = array.nbytes
-            results[port.name] = array
+        results: dict[str, Array] = {name: empty_like(made[i]) for i, name in enumerate(wanted)}
+        for at, array in enumerate(results.values()):
+            made[at].data = ffi.cast("void *", array.ctypes.data)
+            made[at].bytes = array.nbytes
         self._check("mllm_run", *ends)
         return results
 
