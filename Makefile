@@ -42,7 +42,7 @@ check: .venv/runtime
 	@$(STAGE) slow-tests $(PYTESTS) -m "slow and not vendor" --durations=10
 
 sanitize: .venv/runtime
-	$(BIN)/cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMLLM_SANITIZE=ON -DMLLM_TESTS=ON
+	$(BIN)/cmake -S . -B build/sanitize -DCMAKE_BUILD_TYPE=RelWithDebInfo -DMLLM_SANITIZE=address,undefined
 	$(BIN)/cmake --build build/sanitize -j $(JOBS)
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure -j $(JOBS)
 
@@ -60,13 +60,13 @@ docs: .venv/runtime
 clean:
 	rm -rf build .venv demo .pytest_cache .ruff_cache
 
-# Each file below is a stamp: the second run does nothing.
-.venv/dependencies: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable '.[dev]'
-	@touch $@ .venv/runtime
-
-.venv/runtime: .venv/dependencies $(C_SOURCES)
-	$(BIN)/pip install --quiet --no-deps --editable .
+# A stamp: the second run does nothing; a changed C file builds the runtime again and no more.
+.venv/runtime: pyproject.toml $(C_SOURCES)
+	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@if [ .venv/dependencies -nt pyproject.toml ]; then \
+	  echo "building the C runtime"; $(BIN)/pip install --quiet --no-deps --editable .; \
+	else \
+	  echo "setting up .venv"; $(BIN)/pip install --quiet --editable '.[dev]' && touch .venv/dependencies; \
+	fi
 	@touch $@

@@ -84,6 +84,7 @@ def write_line(line: str) -> None:
 
 
 def write_json(value: object) -> None:
-    """Prints one JSON object on stdout."""
-    write_line(json.dumps(value, indent=2, ensure_ascii=False))
+    """Prints one JSON object on stdout: laid out on a terminal, one line in a pipe."""
+    indent = 2 if sys.stdout.isatty() else None
+    write_line(json.dumps(value, indent=indent, ensure_ascii=False))
     sys.stdout.flush()
