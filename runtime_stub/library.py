@@ -18,7 +18,7 @@ CData: TypeAlias = Any
 
 LIBRARY: Final = "libmllm.so"
 HEADER: Final = "include/mllm.h"
-VARIABLE: Final = "MLLM_RUNTIME_LIBRARY"
+VARIABLE: Final = "MLLM_LIBRARY"
 """The environment variable that names another build of the library."""
 
 OK: Final = 0

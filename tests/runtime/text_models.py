@@ -1,4 +1,4 @@
-"""Small bundles that generate text, made from hand-made modules, and a plain loop to compare with."""
+"""Small bundles that generate text, made from hand-made modules."""
 
 from __future__ import annotations
 

@@ -1,0 +1,47 @@
+"""Fixtures of the runtime's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mllm_compiler.bundle.signature import public_bytes
+from runtime_stub import Model
+from tests.bundle.small_bundle import KEY
+from tests.runtime.internals import Internals
+from tests.runtime.text_models import language_module, vision_module, write_text_bundle
+
+
+@pytest.fixture(scope="session")
+def internals(tmp_path_factory: pytest.TempPathFactory) -> Internals:
+    return Internals(tmp_path_factory.mktemp("internals"))
+
+
+@pytest.fixture(scope="session")
+def trust(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trust") / "trust"
+    path.write_text(f"# the tests' own\n{public_bytes(KEY).hex()}  # key\n")
+    return path
+
+
+@pytest.fixture(scope="session")
+def language_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("language") / "language.mllm_bundle"
+    return write_text_bundle(path, *language_module())
+
+
+@pytest.fixture(scope="session")
+def vision_bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("vision") / "vision.mllm_bundle"
+    return write_text_bundle(path, *vision_module())
+
+
+@pytest.fixture
+def language(language_bundle: Path, trust: Path) -> Model:
+    return Model.open(language_bundle, trust=trust, threads=1)
+
+
+@pytest.fixture
+def vision(vision_bundle: Path, trust: Path) -> Model:
+    return Model.open(vision_bundle, trust=trust, threads=1)
