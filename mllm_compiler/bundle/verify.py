@@ -24,11 +24,12 @@ class Policy:
     """Which bundles are accepted.
 
     Attributes:
-        trust: Public keys that are believed; None accepts any key (to look, not to run).
-        allow_unsigned: Whether a bundle without a signature is accepted.
+        trust: Public keys that are believed.
+        allow_unsigned: Whether nobody need vouch for a bundle: it may be unsigned, or signed by a
+            key that is not trusted.
     """
 
-    trust: frozenset[str] | None = None
+    trust: frozenset[str] = frozenset()
     allow_unsigned: bool = False
 
 
@@ -170,7 +171,7 @@ def _check_signature(head: Head, policy: Policy, location: str) -> None:
             remedy=AGAIN,
         )
     signer = head.signature[:KEY_BYTES].hex()
-    if policy.trust is not None and signer not in policy.trust:
+    if signer not in policy.trust and not policy.allow_unsigned:
         raise CompileError(
             "MLC-B006",
             f"the key {signer} is not trusted",

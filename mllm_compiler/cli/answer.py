@@ -6,6 +6,7 @@ import resource
 import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -17,7 +18,7 @@ from mllm_compiler.bundle.verify import Bundle
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Ask
 
-__all__ = ["Ask", "Facts", "Session", "session_of"]
+__all__ = ["Access", "Ask", "Facts", "Session", "session_of"]
 
 Array = NDArray[np.generic]
 Facts = dict[str, object]
@@ -36,9 +37,24 @@ class Session(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How a bundle is opened.
+
+    Attributes:
+        trust: A file of public keys; the user's own where none is given.
+        allow_unsigned: Whether nobody need vouch for it.
+        threads: Of the C runtime; 0 is one per core.
+    """
+
+    trust: Path | None = None
+    allow_unsigned: bool = False
+    threads: int = 0
+
+
 @contextmanager
-def session_of(bundle: Bundle, threads: int) -> Generator[Session]:
-    """The session of the target that the bundle was compiled for.
+def session_of(bundle: Bundle, access: Access) -> Generator[Session]:
+    """The session of the target that the bundle was compiled for; it checks every byte.
 
     Raises:
         CompileError: The runtime refuses the bundle, or is not installed.
@@ -51,8 +67,7 @@ def session_of(bundle: Bundle, threads: int) -> Generator[Session]:
         return
     from mllm_compiler.cli.answer_c import opened
 
-    bundle.verify()
-    with opened(bundle, threads) as session:
+    with opened(bundle, access) as session:
         yield session
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mllm_compiler.bundle.files import reading
 from mllm_compiler.bundle.verify import Bundle
 from mllm_compiler.cli.answer import (
+    Access,
     Facts,
     chosen_entry,
     peak_bytes,
@@ -26,14 +27,19 @@ from runtime_stub import Model, RuntimeFailure
 
 
 @contextmanager
-def opened(bundle: Bundle, threads: int) -> Generator[CSide]:
-    """The session of a bundle whose bytes are verified; the runtime's faults become ours.
+def opened(bundle: Bundle, access: Access) -> Generator[CSide]:
+    """The session of a bundle, which the runtime verifies; its faults become ours.
 
     Raises:
         CompileError: What the runtime says, or `MLC-X026`: its library is not there.
     """
     try:
-        with Model.open(bundle.path, threads=threads, already_verified=True) as model:
+        with Model.open(
+            bundle.path,
+            trust=access.trust,
+            allow_unsigned=access.allow_unsigned,
+            threads=access.threads,
+        ) as model:
             yield CSide(bundle, model)
     except RuntimeFailure as fault:
         raise CompileError(
@@ -53,7 +59,7 @@ class CSide:
     """A session of the target `c`.
 
     Attributes:
-        bundle: The verified bundle.
+        bundle: The bundle as it was opened first.
         model: The loaded model.
     """
 

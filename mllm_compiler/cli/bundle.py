@@ -53,7 +53,7 @@ def sign(bundle: Path, key: Path | None, output: Path | None, as_json: bool) -> 
 @bundle_group.command()
 @BUNDLE
 @click.option("--trust", type=click.Path(path_type=Path), help="Believe the keys of this file.")
-@click.option("--allow-unsigned", is_flag=True, help="Accept a bundle without a signature.")
+@click.option("--allow-unsigned", is_flag=True, help="Accept a bundle that nobody trusted signed.")
 @JSON
 def verify(bundle: Path, trust: Path | None, allow_unsigned: bool, as_json: bool) -> None:
     """Check signature, trust, layout and every byte."""

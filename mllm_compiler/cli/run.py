@@ -32,7 +32,7 @@ WHERE = "mllmc run"
 @click.option("--outputs", type=PATH, help="Tensors out, by name: OUT.npz.")
 @click.option("--entry", help="The graph to run on tensors.")
 @click.option("--trust", type=PATH, help="Believe the keys of this file.")
-@click.option("--allow-unsigned", is_flag=True, help="Accept a bundle without a signature.")
+@click.option("--allow-unsigned", is_flag=True, help="Accept a bundle that nobody trusted signed.")
 @click.option("--threads", type=click.IntRange(min=0), default=0, help="0: one per core.")
 @click.option("--stats", is_flag=True, help="Print speed and memory on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -58,12 +58,13 @@ def run_command(
     """Run a bundle: text, image and sound, or tensors."""
     from mllm_compiler.bundle.trust import read_trust
     from mllm_compiler.bundle.verify import Policy, open_bundle
-    from mllm_compiler.cli.answer import Ask, session_of
+    from mllm_compiler.cli.answer import Access, Ask, session_of
 
     tensors = inputs is not None or outputs is not None or entry is not None
     _check(tensors, inputs, outputs, [prompt, system, image, audio])
     opened = open_bundle(bundle, Policy(trust=read_trust(trust), allow_unsigned=allow_unsigned))
-    with session_of(opened, threads) as session:
+    access = Access(trust=trust, allow_unsigned=allow_unsigned, threads=threads)
+    with session_of(opened, access) as session:
         if inputs is not None and outputs is not None:
             facts = session.run_tensors(inputs, outputs, entry)
             _finish(facts, as_json, False)

@@ -153,6 +153,7 @@ def test_an_untrusted_key_is_refused_by_its_name(small: bytes) -> None:
     error = refusal(small, Policy(trust=frozenset({"00" * 32})))
     assert error.code == "MLC-B006"
     assert verify(small).signer in str(error)
+    assert verify(small, Policy(allow_unsigned=True)).signer in str(error)
 
 
 def test_a_truncated_file_is_refused_wherever_it_ends(small: bytes) -> None:
