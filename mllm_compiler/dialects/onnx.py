@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
+    AttrSizedRegionSegments,
     AttrSizedResultSegments,
     IRDLOperation,
     irdl_op_definition,
@@ -26,6 +27,7 @@ from xdsl.irdl import (
     opt_prop_def,
     opt_result_def,
     prop_def,
+    opt_region_def,
     region_def,
     result_def,
     traits_def,
@@ -131,8 +133,9 @@ def _class_of(name: str, history: tuple[Schema, ...]) -> type[OnnxOp]:
     newest = history[-1]
     inputs = _merged([s.inputs for s in history], min(s.min_inputs for s in history))
     outputs = _merged([s.outputs for s in history], min(s.min_outputs for s in history))
-    segmented = (_is_segmented(inputs), _is_segmented(outputs))
     attributes = {a.name: a for s in history for a in s.attributes.values()}
+    optional_graphs = [n for n, a in attributes.items() if a.kind == "graph" and not a.required]
+    segmented = (_is_segmented(inputs), _is_segmented(outputs), len(optional_graphs) > 1)
     graphs = tuple(
         sorted(
             (n for n, a in attributes.items() if a.kind == "graph"),
@@ -148,12 +151,17 @@ def _class_of(name: str, history: tuple[Schema, ...]) -> type[OnnxOp]:
         if key not in graphs:
             members[_field(members, key)] = opt_prop_def(Attribute, prop_name=key)
     for key in graphs:
-        members[_field(members, key)] = region_def("single_block")
+        define = opt_region_def if key in optional_graphs else region_def
+        members[_field(members, key)] = define("single_block")
     options = [
         option
         for flag, option in zip(
             segmented,
-            (AttrSizedOperandSegments(as_property=True), AttrSizedResultSegments(as_property=True)),
+            (
+                AttrSizedOperandSegments(as_property=True),
+                AttrSizedResultSegments(as_property=True),
+                AttrSizedRegionSegments(as_property=True),
+            ),
             strict=True,
         )
         if flag
@@ -169,7 +177,7 @@ def _class_of(name: str, history: tuple[Schema, ...]) -> type[OnnxOp]:
     made = irdl_op_definition(type(f"{newest.name}Op", (OnnxOp,), members))
     made.DOMAIN, made.OPERATOR = newest.domain, newest.name
     made.GRAPHS = graphs
-    made.SEGMENTED, made.SLOTS = segmented, (len(inputs), len(outputs))
+    made.SEGMENTED, made.SLOTS = segmented, (len(inputs), len(outputs), len(graphs))
     made.ATTRIBUTES = frozenset(attributes) - frozenset(graphs)
     return made
 

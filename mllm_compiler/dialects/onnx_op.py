@@ -18,8 +18,8 @@ from mllm_compiler.dialects.onnx_verify import verify_against
 OPSETS = "onnx.opset"
 """The function attribute that maps a domain to the opset version of the model."""
 
-_OPERANDS, _RESULTS = "operandSegmentSizes", "resultSegmentSizes"
-_RESERVED = (_OPERANDS, _RESULTS)
+_OPERANDS, _RESULTS, _REGIONS = "operandSegmentSizes", "resultSegmentSizes", "regionSegmentSizes"
+_RESERVED = (_OPERANDS, _RESULTS, _REGIONS)
 
 _V = TypeVar("_V")
 
@@ -34,8 +34,8 @@ class OnnxOp(IRDLOperation):
     DOMAIN: ClassVar[str]
     OPERATOR: ClassVar[str]
     GRAPHS: ClassVar[tuple[str, ...]] = ()
-    SEGMENTED: ClassVar[tuple[bool, bool]] = (False, False)
-    SLOTS: ClassVar[tuple[int, int]] = (0, 0)
+    SEGMENTED: ClassVar[tuple[bool, bool, bool]] = (False, False, False)
+    SLOTS: ClassVar[tuple[int, int, int]] = (0, 0, 0)
     ATTRIBUTES: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
@@ -45,13 +45,14 @@ class OnnxOp(IRDLOperation):
         result_types: Sequence[Attribute | None],
         attributes: Mapping[str, Attribute] | None = None,
         *,
-        regions: Sequence[Region] = (),
+        regions: Mapping[str, Region] | None = None,
         location: LocationAttr | None = None,
     ) -> Self:
-        """Builds the operator; None stands for an absent input or output."""
+        """Builds the operator; None stands for an absent input or output, regions have names."""
+        graphs = [(regions or {}).get(name) for name in cls.GRAPHS]
         properties = dict(attributes or {})
         for name, flag, slots, given in zip(
-            _RESERVED, cls.SEGMENTED, cls.SLOTS, (inputs, result_types), strict=True
+            _RESERVED, cls.SEGMENTED, cls.SLOTS, (inputs, result_types, graphs), strict=True
         ):
             if flag:
                 properties[name] = _segments(given, slots)
@@ -59,7 +60,7 @@ class OnnxOp(IRDLOperation):
             operands=[v for v in inputs if v is not None],
             result_types=[t for t in result_types if t is not None],
             properties=properties,
-            regions=regions,
+            regions=[g for g in graphs if g is not None],
             location=location,
         )
 
@@ -72,6 +73,12 @@ class OnnxOp(IRDLOperation):
     def outputs(self) -> tuple[OpResult | None, ...]:
         """The results at their positions in the standard; None where one is absent."""
         return _positioned(self.results, self.properties.get(_RESULTS))
+
+    @property
+    def graphs(self) -> dict[str, Region]:
+        """The graph attributes that are there, by name."""
+        placed = _positioned(self.regions, self.properties.get(_REGIONS))
+        return {n: r for n, r in zip(self.GRAPHS, placed, strict=False) if r is not None}
 
     def input(self, position: int) -> SSAValue | None:
         """The operand at a position of the standard; None where it is absent."""
@@ -116,7 +123,7 @@ class OnnxOp(IRDLOperation):
             printer.print_list(inputs, lambda v: _print(printer, v, printer.print_operand))
         shown = {k: v for k, v in self.properties.items() if k not in _RESERVED}
         printer.print_op_attributes(shown | self.attributes)
-        for name, region in zip(self.GRAPHS, self.regions, strict=False):
+        for name, region in self.graphs.items():
             printer.print_string(f" {name} ")
             printer.print_region(region)
         printer.print_string(" : ")
@@ -137,10 +144,10 @@ class OnnxOp(IRDLOperation):
             lambda: _blank(parser) or parser.parse_unresolved_operand(),
         )
         attributes = parser.parse_optional_attr_dict()
-        regions: list[Region] = []
+        regions: dict[str, Region] = {}
         for name in cls.GRAPHS:
-            parser.parse_keyword(name)
-            regions.append(parser.parse_region())
+            if parser.parse_optional_keyword(name):
+                regions[name] = parser.parse_region()
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.PAREN, parser.parse_type)
         parser.parse_punctuation("->")

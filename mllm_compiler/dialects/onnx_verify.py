@@ -62,7 +62,7 @@ def _count(
 
 
 def _attributes(op: OnnxOp, schema: Schema) -> None:
-    given = op.properties.keys() | set(op.GRAPHS[: len(op.regions)])
+    given = op.properties.keys() | op.graphs.keys()
     for name, formal in schema.attributes.items():
         if formal.required and name not in given:
             _fail(op, "C3", f"attribute '{name}' must be there")

@@ -171,7 +171,7 @@ class _Importer:
             inputs,
             outputs,
             attributes,
-            regions=[regions[g] for g in cls.GRAPHS if g in regions],
+            regions=regions,
             location=name_location(name),
         )
 

@@ -180,10 +180,22 @@ def _custom(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[
     )
 
 
+def _scatter(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+    """`Scatter` until opset 10: the library only knows it by its later name."""
+    assert isinstance(op, OnnxOp)
+    named = operators()["onnx.ScatterElements"].make(
+        op.inputs, [r.type for r in op.results], {k: v for k, v in op.properties.items()}
+    )
+    results = evaluate(named, operands, frame)
+    named.erase()
+    return results
+
+
 MEANINGS: dict[str, Meaning] = {
     **{n: evaluate for n, c in operators().items() if c.DOMAIN != "com.microsoft"},
     **onnx_control.MEANINGS,
     **onnx_microsoft.MEANINGS,
+    "onnx.Scatter": _scatter,
     "onnx.Custom": _custom,
 }
 """Op name to meaning."""

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from mllm_compiler.dialects.onnx_op import OnnxOp
-from mllm_compiler.dialects.onnx_types import NUMPY, element_type
+from mllm_compiler.dialects.onnx_types import ELEMENTS, NUMPY, element_type
 from mllm_compiler.errors import CompileError
 from mllm_compiler.reference.executor import Array, Frame, Meaning
 
@@ -112,7 +112,32 @@ def sequence_map(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequ
     return cast("Sequence[Array]", made)
 
 
+def flex_attention(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+    """Attention whose scores and probabilities pass through the operator's graphs."""
+    assert isinstance(op, OnnxOp)
+    q, k, v = operands
+    repeats = q.shape[1] // k.shape[1]
+    k, v = (np.repeat(x, repeats, axis=1) for x in (k, v))
+    given = op.attribute("scale")
+    scale = 1.0 / np.sqrt(q.shape[3]) if given is None else cast(float, given)
+    root = np.sqrt(np.float32(scale)).astype(q.dtype)
+    number = op.attribute("softmax_precision")
+    wide = np.dtype(np.float32) if q.dtype.itemsize < 4 else q.dtype
+    if number is not None:
+        wide = NUMPY[list(ELEMENTS.values())[cast(int, number) - 1]]
+    scores = np.matmul(q * root, np.swapaxes(k * root, -1, -2)).astype(wide)
+    graphs = op.graphs
+    if "score_mod" in graphs:
+        (scores,) = frame.run_block(graphs["score_mod"].block, [scores])
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = weights / weights.sum(-1, keepdims=True)
+    if "prob_mod" in graphs:
+        (weights,) = frame.run_block(graphs["prob_mod"].block, [weights])
+    return (np.matmul(weights.astype(wide), v.astype(wide)).astype(v.dtype),)
+
+
 MEANINGS: dict[str, Meaning] = {
+    "onnx.preview.FlexAttention": flex_attention,
     "onnx.If": if_,
     "onnx.Loop": loop,
     "onnx.Scan": scan,

@@ -58,7 +58,11 @@ def sample(name: str, *, absent: bool) -> ModuleOp:
         for a in schema.attributes.values()
         if a.kind in SAMPLES
     }
-    regions = [Region(Block([YieldOp([])], arg_types=[TensorType(i64, [])])) for _ in cls.GRAPHS]
+    regions = {
+        name: Region(Block([YieldOp([])], arg_types=[TensorType(i64, [])]))
+        for at, name in enumerate(cls.GRAPHS)
+        if not (absent and at == 0 and not schema.attributes[name].required)
+    }
     op = cls.make(
         [None if d else v for d, v in zip(drop, source.results, strict=True)],
         [type_for(f, schema.constraints) for f in schema.outputs],
