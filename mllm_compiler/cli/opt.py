@@ -90,7 +90,7 @@ class MllmOpt(xDSLOptMain):
         if previous is None:
             return
         if self.args.print_ir_after_all:
-            say(f"// -----// IR Dump After {previous.name} X")
+            say(f"// -----// IR Dump After {previous.name} //----- //\n{module!s}\n")
         if self.args.dump_dir is not None:
             self.args.dump_dir.mkdir(parents=True, exist_ok=True)
             number = self.pipeline.passes.index(previous) + 1
