@@ -1,0 +1,86 @@
+// RUN: mllm-opt %s -p canonical-form | filecheck %s
+
+// CHECK-LABEL: func.func @removes_transposes_that_cancel
+// CHECK-NEXT: func.return %x
+func.func @removes_transposes_that_cancel(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  %0 = mllm.transpose %x {perm = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+  %1 = mllm.transpose %0 {perm = array<i64: 0, 2, 1>} : (tensor<2x4x3xf32>) -> tensor<2x3x4xf32>
+  func.return %1 : tensor<2x3x4xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_transposes_that_do_not_cancel
+// CHECK-NEXT: mllm.transpose %x {perm = array<i64: 2, 0, 1>}
+// CHECK-NEXT: func.return
+func.func @keeps_transposes_that_do_not_cancel(%x: tensor<2x3x4xf32>) -> tensor<4x2x3xf32> {
+  %0 = mllm.transpose %x {perm = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+  %1 = mllm.transpose %0 {perm = array<i64: 1, 0, 2>} : (tensor<2x4x3xf32>) -> tensor<4x2x3xf32>
+  func.return %1 : tensor<4x2x3xf32>
+}
+
+// CHECK-LABEL: func.func @makes_one_reshape_of_what_moves_no_element
+// CHECK-NEXT: mllm.reshape %x : (tensor<1x3x4xf32>) -> tensor<12xf32>
+// CHECK-NEXT: func.return
+func.func @makes_one_reshape_of_what_moves_no_element(%x: tensor<1x3x4xf32>) -> tensor<12xf32> {
+  %0 = mllm.transpose %x {perm = array<i64: 1, 0, 2>} : (tensor<1x3x4xf32>) -> tensor<3x1x4xf32>
+  %1 = mllm.reshape %0 : (tensor<3x1x4xf32>) -> tensor<12xf32>
+  func.return %1 : tensor<12xf32>
+}
+
+// CHECK-LABEL: func.func @removes_neutral_operands
+// CHECK-NEXT: func.return %x
+func.func @removes_neutral_operands(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %one = mllm.constant dense<1.0> : tensor<f32>
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %0 = mllm.binary mul %one, %x : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = mllm.binary add %0, %zero : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %2 = mllm.binary div %1, %one : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  func.return %2 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_neutral_operand_that_widens
+// CHECK: mllm.binary mul
+func.func @keeps_a_neutral_operand_that_widens(%x: tensor<3xf32>) -> tensor<2x3xf32> {
+  %one = mllm.constant dense<1.0> : tensor<2x1xf32>
+  %0 = mllm.binary mul %x, %one : (tensor<3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
+  func.return %0 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @names_powers_and_quotients
+// CHECK: mllm.binary mul %x, %x
+// CHECK-NEXT: mllm.unary rsqrt
+// CHECK-NEXT: func.return
+func.func @names_powers_and_quotients(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %two = mllm.constant dense<2.0> : tensor<f32>
+  %half = mllm.constant dense<0.5> : tensor<f32>
+  %one = mllm.constant dense<1.0> : tensor<f32>
+  %0 = mllm.binary pow %x, %two : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %1 = mllm.binary pow %0, %half : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %2 = mllm.binary div %one, %1 : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  func.return %2 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @counts_from_what_is_added
+// CHECK: mllm.iota {start = #mllm.dims<"5">, step = 1 : i64} : tensor<3xi64>
+// CHECK-NEXT: func.return
+func.func @counts_from_what_is_added() -> tensor<3xi64> {
+  %five = mllm.constant dense<5> : tensor<i64>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %1 = mllm.binary add %0, %five : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  func.return %1 : tensor<3xi64>
+}
+
+// CHECK-LABEL: func.func @lets_elementwise_ops_broadcast_by_themselves
+// CHECK-NEXT: mllm.binary add %x, %y : (tensor<2x3xf32>, tensor<1x3xf32>) -> tensor<2x3xf32>
+// CHECK-NEXT: func.return
+func.func @lets_elementwise_ops_broadcast_by_themselves(%x: tensor<2x3xf32>, %y: tensor<1x3xf32>) -> tensor<2x3xf32> {
+  %0 = mllm.broadcast %y : (tensor<1x3xf32>) -> tensor<2x3xf32>
+  %1 = mllm.binary add %x, %0 : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  func.return %1 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @makes_a_product_over_one_element_a_product_that_broadcasts
+// CHECK-NEXT: mllm.binary mul %x, %y
+func.func @makes_a_product_over_one_element_a_product_that_broadcasts(%x: tensor<2x3x1xf32>, %y: tensor<2x1x4xf32>) -> tensor<2x3x4xf32> {
+  %0 = mllm.matmul %x, %y : (tensor<2x3x1xf32>, tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
+  func.return %0 : tensor<2x3x4xf32>
+}

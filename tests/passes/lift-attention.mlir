@@ -1,0 +1,93 @@
+// RUN: mllm-opt %s -p lift-attention | filecheck %s
+
+// CHECK-LABEL: func.func @reads_projections_split_into_heads
+// CHECK: mllm.attention %q, %k, %v {heads = 4 : i64, kv_heads = 4 : i64, scale = 5.000000e-01 : f64} : (tensor<2x3x32xf32>, tensor<2x3x32xf32>, tensor<2x3x32xf32>) -> tensor<2x3x32xf32>
+// CHECK-NEXT: func.return
+func.func @reads_projections_split_into_heads(%q: tensor<2x3x32xf32>, %k: tensor<2x3x32xf32>, %v: tensor<2x3x32xf32>) -> tensor<2x3x32xf32> {
+  %s = mllm.constant dense<0.5> : tensor<f32>
+  %q1 = mllm.reshape %q : (tensor<2x3x32xf32>) -> tensor<2x3x4x8xf32>
+  %q2 = mllm.transpose %q1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x8xf32>) -> tensor<2x4x3x8xf32>
+  %k1 = mllm.reshape %k : (tensor<2x3x32xf32>) -> tensor<2x3x4x8xf32>
+  %k2 = mllm.transpose %k1 {perm = array<i64: 0, 2, 3, 1>} : (tensor<2x3x4x8xf32>) -> tensor<2x4x8x3xf32>
+  %v1 = mllm.reshape %v : (tensor<2x3x32xf32>) -> tensor<2x3x4x8xf32>
+  %v2 = mllm.transpose %v1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x8xf32>) -> tensor<2x4x3x8xf32>
+  %0 = mllm.matmul %q2, %k2 : (tensor<2x4x3x8xf32>, tensor<2x4x8x3xf32>) -> tensor<2x4x3x3xf32>
+  %1 = mllm.binary mul %0, %s : (tensor<2x4x3x3xf32>, tensor<f32>) -> tensor<2x4x3x3xf32>
+  %2 = mllm.softmax %1 {axis = 3 : i64} : (tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %3 = mllm.matmul %2, %v2 : (tensor<2x4x3x3xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32>
+  %4 = mllm.transpose %3 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x4x3x8xf32>) -> tensor<2x3x4x8xf32>
+  %5 = mllm.reshape %4 : (tensor<2x3x4x8xf32>) -> tensor<2x3x32xf32>
+  func.return %5 : tensor<2x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @reads_a_scale_before_the_heads_and_a_bias
+// CHECK: mllm.attention %q, %{{.*}}, %v bias(%b : tensor<2x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 1.250000e-01 : f64}
+func.func @reads_a_scale_before_the_heads_and_a_bias(%q: tensor<2x3x32xf32>, %k: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>, %b: tensor<2x1x3x5xf32>) -> tensor<2x4x3x8xf32> {
+  %s = mllm.constant dense<0.25> : tensor<f32>
+  %two = mllm.constant dense<2.0> : tensor<f32>
+  %q0 = mllm.binary mul %q, %s : (tensor<2x3x32xf32>, tensor<f32>) -> tensor<2x3x32xf32>
+  %q1 = mllm.reshape %q0 : (tensor<2x3x32xf32>) -> tensor<2x3x4x8xf32>
+  %q2 = mllm.transpose %q1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x8xf32>) -> tensor<2x4x3x8xf32>
+  %0 = mllm.matmul %q2, %k : (tensor<2x4x3x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x3x5xf32>
+  %1 = mllm.binary div %0, %two : (tensor<2x4x3x5xf32>, tensor<f32>) -> tensor<2x4x3x5xf32>
+  %2 = mllm.binary add %b, %1 : (tensor<2x1x3x5xf32>, tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %3 = mllm.softmax %2 {axis = 3 : i64} : (tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %4 = mllm.matmul %3, %v : (tensor<2x4x3x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32>
+  func.return %4 : tensor<2x4x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @reads_repeated_heads_of_a_cache_once
+// CHECK: mllm.attention %{{.*}}, %k, %v {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.000000e+00 : f64} : (tensor<2x3x32xf32>, tensor<2x2x5x8xf32>, tensor<2x2x5x8xf32>)
+func.func @reads_repeated_heads_of_a_cache_once(%q: tensor<2x4x3x8xf32>, %k: tensor<2x2x5x8xf32>, %v: tensor<2x2x5x8xf32>) -> tensor<2x4x3x8xf32> {
+  %k1 = mllm.reshape %k : (tensor<2x2x5x8xf32>) -> tensor<2x2x1x5x8xf32>
+  %k2 = mllm.broadcast %k1 : (tensor<2x2x1x5x8xf32>) -> tensor<2x2x2x5x8xf32>
+  %k3 = mllm.reshape %k2 : (tensor<2x2x2x5x8xf32>) -> tensor<2x4x5x8xf32>
+  %k4 = mllm.transpose %k3 {perm = array<i64: 0, 1, 3, 2>} : (tensor<2x4x5x8xf32>) -> tensor<2x4x8x5xf32>
+  %v1 = mllm.reshape %v : (tensor<2x2x5x8xf32>) -> tensor<2x2x1x5x8xf32>
+  %v2 = mllm.broadcast %v1 : (tensor<2x2x1x5x8xf32>) -> tensor<2x2x2x5x8xf32>
+  %v3 = mllm.reshape %v2 : (tensor<2x2x2x5x8xf32>) -> tensor<2x4x5x8xf32>
+  %0 = mllm.matmul %q, %k4 : (tensor<2x4x3x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x3x5xf32>
+  %1 = mllm.softmax %0 {axis = 3 : i64} : (tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %2 = mllm.matmul %1, %v3 : (tensor<2x4x3x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32>
+  func.return %2 : tensor<2x4x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @reads_scores_that_a_selection_excludes
+// CHECK: mllm.attention %{{.*}}, %{{.*}}, %{{.*}} bias(%{{.*}} : tensor<2x1x3x5xf32>)
+func.func @reads_scores_that_a_selection_excludes(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>, %c: tensor<2x1x3x5xi1>) -> tensor<2x4x3x8xf32> {
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.matmul %q, %k : (tensor<2x4x3x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x3x5xf32>
+  %1 = mllm.select %c, %low, %0 : (tensor<2x1x3x5xi1>, tensor<f32>, tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %2 = mllm.softmax %1 {axis = 3 : i64} : (tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %3 = mllm.matmul %2, %v : (tensor<2x4x3x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32>
+  func.return %3 : tensor<2x4x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_softmax_over_queries
+// CHECK-NOT: mllm.attention
+func.func @keeps_a_softmax_over_queries(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32> {
+  %0 = mllm.matmul %q, %k : (tensor<2x4x5x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x5x5xf32>
+  %1 = mllm.softmax %0 {axis = 2 : i64} : (tensor<2x4x5x5xf32>) -> tensor<2x4x5x5xf32>
+  %2 = mllm.matmul %1, %v : (tensor<2x4x5x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x5x8xf32>
+  func.return %2 : tensor<2x4x5x8xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_weights_that_are_read_elsewhere
+// CHECK-NOT: mllm.attention
+func.func @keeps_weights_that_are_read_elsewhere(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>) -> (tensor<2x4x3x5xf32>, tensor<2x4x3x8xf32>) {
+  %0 = mllm.matmul %q, %k : (tensor<2x4x3x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x3x5xf32>
+  %1 = mllm.softmax %0 {axis = 3 : i64} : (tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %2 = mllm.matmul %1, %v : (tensor<2x4x3x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32>
+  func.return %1, %2 : tensor<2x4x3x5xf32>, tensor<2x4x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_factor_of_each_head
+// CHECK-NOT: mllm.attention
+func.func @keeps_a_factor_of_each_head(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32> {
+  %s = mllm.constant dense<[[[1.0]], [[2.0]], [[3.0]], [[4.0]]]> : tensor<4x1x1xf32>
+  %0 = mllm.matmul %q, %k : (tensor<2x4x3x8xf32>, tensor<2x4x8x5xf32>) -> tensor<2x4x3x5xf32>
+  %1 = mllm.binary mul %0, %s : (tensor<2x4x3x5xf32>, tensor<4x1x1xf32>) -> tensor<2x4x3x5xf32>
+  %2 = mllm.softmax %1 {axis = 3 : i64} : (tensor<2x4x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %3 = mllm.matmul %2, %v : (tensor<2x4x3x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32>
+  func.return %3 : tensor<2x4x3x8xf32>
+}

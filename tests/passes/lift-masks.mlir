@@ -1,0 +1,147 @@
+// RUN: mllm-opt %s -p lift-masks | filecheck %s
+
+// CHECK-LABEL: func.func @reads_a_causal_mask
+// CHECK: mllm.attention %q, %k, %v {heads = 4 : i64, kv_heads = 4 : i64, scale = 5.000000e-01 : f64, causal = true}
+// CHECK-NEXT: func.return
+func.func @reads_a_causal_mask(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"2">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare le %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %s4, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @reads_a_causal_mask_of_what_is_excluded
+// CHECK: mllm.attention %q, %k, %v {{{.*}}causal = true}
+func.func @reads_a_causal_mask_of_what_is_excluded(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"2">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare gt %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %s4, %low, %zero : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @reads_queries_on_the_left
+// CHECK: mllm.attention %q, %k, %v {{{.*}}causal = true}
+func.func @reads_queries_on_the_left(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"2">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare ge %i, %j : (tensor<3x1xi64>, tensor<1x5xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %s4, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @reads_a_causal_mask_and_a_key_mask
+// CHECK: mllm.attention %q, %k, %v key_mask(%m : tensor<1x5xi64>) {{{.*}}causal = true}
+func.func @reads_a_causal_mask_and_a_key_mask(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>, %m: tensor<1x5xi64>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"2">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare le %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %m1 = mllm.cast %m : (tensor<1x5xi64>) -> tensor<1x5xi1>
+  %m4 = mllm.reshape %m1 : (tensor<1x5xi1>) -> tensor<1x1x1x5xi1>
+  %both = mllm.binary and %s4, %m4 : (tensor<1x1x3x5xi1>, tensor<1x1x1x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %both, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @reads_one_minus_a_key_mask
+// CHECK: mllm.attention %q, %k, %v key_mask(%m : tensor<1x5xi64>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 5.000000e-01 : f64} :
+func.func @reads_one_minus_a_key_mask(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>, %m: tensor<1x5xi64>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %one = mllm.constant dense<1.0> : tensor<f32>
+  %m4 = mllm.reshape %m : (tensor<1x5xi64>) -> tensor<1x1x1x5xi64>
+  %mf = mllm.cast %m4 : (tensor<1x1x1x5xi64>) -> tensor<1x1x1x5xf32>
+  %n = mllm.binary sub %one, %mf : (tensor<f32>, tensor<1x1x1x5xf32>) -> tensor<1x1x1x5xf32>
+  %p = mllm.binary mul %n, %low : (tensor<1x1x1x5xf32>, tensor<f32>) -> tensor<1x1x1x5xf32>
+  %bias = mllm.broadcast %p : (tensor<1x1x1x5xf32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @reads_a_window
+// CHECK: mllm.attention %q, %k, %v {{{.*}}causal = true, window = 2 : i64}
+func.func @reads_a_window(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"2">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare le %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %w = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %w1 = mllm.reshape %w : (tensor<3xi64>) -> tensor<3x1xi64>
+  %near = mllm.compare gt %j, %w1 : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %n4 = mllm.reshape %near : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %both = mllm.binary and %s4, %n4 : (tensor<1x1x3x5xi1>, tensor<1x1x3x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %both, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_mask_that_is_one_token_off
+// CHECK: mllm.attention %q, %k, %v bias(
+func.func @keeps_a_mask_that_is_one_token_off(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"1">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare le %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %s4, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_bias_that_is_no_mask
+// CHECK: mllm.attention %q, %k, %v bias(%b
+func.func @keeps_a_bias_that_is_no_mask(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>, %b: tensor<1x4x3x5xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %y = mllm.attention %q, %k, %v bias(%b : tensor<1x4x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_penalty_that_excludes_nothing
+// CHECK: mllm.attention %q, %k, %v bias(
+func.func @keeps_a_penalty_that_excludes_nothing(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %soft = mllm.constant dense<-2.0> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"2">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare le %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %s4, %zero, %soft : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}

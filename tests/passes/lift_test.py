@@ -1,0 +1,152 @@
+"""Every lift is proven on the reference: the same inputs before and after, within 1e-5."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.parser import Parser
+
+from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.dims import dims_of
+from mllm_compiler.dialects.types import dtype_of, tensor_type
+from mllm_compiler.dialects.verify import verify
+from mllm_compiler.importer.pipeline import import_model
+from mllm_compiler.passes.flops import flops, lifted_share
+from mllm_compiler.passes.graphs import graphs, pipeline_of
+from mllm_compiler.pipelines import pass_class, pass_names
+from mllm_compiler.reference import run_function
+from mllm_compiler.validate import relative_error, seeded_inputs
+from mllm_compiler.weights import WeightStore
+from models.build import built
+
+FILES = sorted(
+    path
+    for path in Path(__file__).parent.glob("*.mlir")
+    if path.stem.startswith("lift-") or path.stem == "canonical-form"
+)
+
+
+def random_inputs(function: FuncOp) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(zlib.crc32(function.sym_name.data.encode()))
+    inputs: dict[str, np.ndarray] = {}
+    for index, argument in enumerate(function.args):
+        kind = tensor_type(argument)
+        shape, dtype = [d.evaluate({}) for d in dims_of(kind)], dtype_of(kind.element_type)
+        real = dtype.kind == "f"
+        array = rng.standard_normal(shape) if real else rng.integers(0, 2, shape)
+        inputs[f"arg{index}"] = array.astype(dtype)
+    return inputs
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_the_lift_of_every_example_computes_the_same(file: Path) -> None:
+    module = Parser(make_context(), file.read_text()).parse_module()
+    inputs = {g.sym_name.data: random_inputs(g) for g in graphs(module)}
+    store = WeightStore()
+    before = {n: run_function(module, n, given, store) for n, given in inputs.items()}
+    pass_class(file.stem)().apply(make_context(), module)
+    verify(module)
+    for name, given in inputs.items():
+        for result, value in run_function(module, name, given, store).items():
+            assert relative_error(value, before[name][result]) < 1e-5, name
+
+
+def results(module: ModuleOp, store: WeightStore) -> dict[tuple[str, str], np.ndarray]:
+    made: dict[tuple[str, str], np.ndarray] = {}
+    for graph in graphs(module):
+        name = graph.sym_name.data
+        given = seeded_inputs(graph, pipeline_of(module).bound_of)
+        made |= {(name, r): v for r, v in run_function(module, name, given, store).items()}
+    return made
+
+
+EXPECTED = {
+    "tiny-llama": {
+        "mllm.embedding": 1,
+        "mllm.rms_norm": 5,
+        "mllm.rope": 4,
+        "mllm.kv_append": 4,
+        "mllm.attention": 2,
+        "mllm.gated_mlp": 2,
+        "mllm.linear": 9,
+        "mllm.binary": 4,
+    },
+    "tiny-vit": {
+        "mllm.patch_embed": 1,
+        "mllm.layer_norm": 5,
+        "mllm.attention": 2,
+        "mllm.mlp": 2,
+        "mllm.linear": 8,
+        "mllm.binary": 8,
+    },
+    "tiny-whisper": {"mllm.attention": 6, "mllm.cross_attn": 4, "mllm.mlp": 6, "mllm.conv": 2},
+    "tiny-vlm": {"mllm.patch_embed": 1, "mllm.gated_mlp": 2, "mllm.attention": 4, "mllm.mlp": 3},
+}
+"""How many ops of a kind the lifted recipes have."""
+
+
+@pytest.mark.parametrize("recipe", EXPECTED)
+def test_a_recipe_is_lifted_whole_and_computes_the_same(recipe: str) -> None:
+    imported = import_model(built(recipe))
+    module, store, context = imported.module, imported.store, make_context(imported.store)
+    pass_class("infer-shapes")().apply(context, module)
+    before = results(module, store)
+    assert lifted_share(module).share < 0.5
+    for name in pass_names("lift")[1:]:
+        pass_class(name)().apply(context, module)
+        verify(module)
+        after = results(module, store)
+        assert after.keys() == before.keys()
+        for key, value in after.items():
+            assert relative_error(value, before[key]) < 1e-5, (name, key)
+    counts = Counter(op.name for op in module.walk())
+    assert not [name for name in counts if name.startswith("onnx.")]
+    assert {k: counts[k] for k in EXPECTED[recipe]} == EXPECTED[recipe]
+    share = lifted_share(module)
+    assert share.share == 1.0
+    assert share.lifted == share.total > 0
+
+
+def test_masks_become_attributes_of_attention() -> None:
+    imported = import_model(built("tiny-llama"))
+    context = make_context(imported.store)
+    for name in pass_names("lift"):
+        pass_class(name)().apply(context, imported.module)
+    for op in imported.module.walk():
+        if op.name == "mllm.attention":
+            assert "causal = true" in str(op)
+            assert "key_mask" in str(op)
+            assert "bias" not in str(op)
+
+
+def test_locations_survive_lifting() -> None:
+    imported = import_model(built("tiny-vit"))
+    context = make_context(imported.store)
+    for name in pass_names("lift"):
+        pass_class(name)().apply(context, imported.module)
+    inside = [op for graph in graphs(imported.module) for op in graph.body.block.ops]
+    without = {op.name for op in inside if "unknown" in str(op.location)}
+    assert without <= {"func.return"}
+
+
+def test_operations_are_counted_as_the_textbook_does() -> None:
+    text = """
+    func.func @f(%x: tensor<2x3x8xf32>, %w: tensor<4x8xf32>, %b: tensor<4xf32>) {
+      %0 = mllm.linear %x, %w, %b : (tensor<2x3x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
+      %1 = mllm.reshape %0 : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
+      %2 = mllm.attention %x, %x, %x {heads = 2 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+      func.return
+    }
+    """
+    module = Parser(make_context(), text).parse_module()
+    linear, reshape, attention, _ = graphs(module)[0].body.block.ops
+    assert flops(linear).as_int() == 2 * 3 * 4 * (2 * 8 + 1)
+    assert flops(reshape).as_int() == 0
+    scores = 2 * 3 * 3
+    assert flops(attention).as_int() == 2 * scores * 8 + 2 * scores * 8 + 6 * 2 * scores
