@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,19 +92,23 @@ class Request:
     seed: int = 0
 
 
-def generate(generator: CData, request: Request) -> Iterator[Piece]:
+def generate(generator: Callable[[], CData], request: Request) -> Iterator[Piece]:
     """Reads the prompt at the first step, then gives a piece a step.
+
+    Args:
+        generator: Answers with the generator while its model is open; asked at every step.
+        request: What goes in.
 
     Raises:
         RuntimeFailure: The prompt does not fit the model or its cache.
     """
     lib, error, piece = library(), new_error(), ffi.new("mllm_piece *")
     prompt, kept = _prompt(request)
-    status = lib.mllm_generate_start(generator, prompt, _options(request), error)
+    status = lib.mllm_generate_start(generator(), prompt, _options(request), error)
     check(status, error)
     del kept  # the prompt is read
     while piece.token != NO_TOKEN:
-        check(lib.mllm_generate_next(generator, piece, error), error)
+        check(lib.mllm_generate_next(generator(), piece, error), error)
         text = bytes(ffi.buffer(piece.text, piece.bytes)).decode("utf-8")
         token = None if piece.token == NO_TOKEN else int(piece.token)
         if token is not None or text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
+from runtime_stub.failure import RuntimeFailure
 from runtime_stub.library import CData, check, ffi, library, new_error
 
 ALLOW_UNSIGNED, ALREADY_VERIFIED = 1, 2
@@ -21,7 +22,7 @@ class Handles:
             RuntimeFailure: It is not trusted, broken, or has no program for the C runtime.
         """
         lib, error = library(), new_error()
-        self._open = ExitStack()
+        self._open, self._is_open = ExitStack(), False
         self._generator: CData = None
         keys, count = ffi.new("mllm_key[]", MOST_KEYS), ffi.new("size_t *")
         file = ffi.NULL if trust is None else ffi.from_buffer(str(trust).encode() + b"\0")
@@ -32,19 +33,35 @@ class Handles:
         with ExitStack() as stack:
             bundle = ffi.new("mllm_bundle **")
             check(lib.mllm_bundle_open(str(path).encode(), options, bundle, error), error)
-            self.bundle: CData = bundle[0]
-            stack.callback(lib.mllm_bundle_close, self.bundle)
+            self._bundle: CData = bundle[0]
+            stack.callback(lib.mllm_bundle_close, self._bundle)
             model = ffi.new("mllm_model **")
-            check(lib.mllm_bundle_model(self.bundle, ffi.NULL, model, error), error)
-            self.model: CData = model[0]
-            stack.callback(lib.mllm_model_destroy, self.model)
+            check(lib.mllm_bundle_model(self._bundle, ffi.NULL, model, error), error)
+            self._model: CData = model[0]
+            stack.callback(lib.mllm_model_destroy, self._model)
             wanted = ffi.new("mllm_session_options *")
             wanted.threads = threads
             session = ffi.new("mllm_session **")
-            check(lib.mllm_session_create(self.model, wanted, session, error), error)
-            self.session: CData = session[0]
-            stack.callback(lib.mllm_session_destroy, self.session)
+            check(lib.mllm_session_create(self._model, wanted, session, error), error)
+            self._session: CData = session[0]
+            stack.callback(lib.mllm_session_destroy, self._session)
             self._open = stack.pop_all()
+            self._is_open = True
+
+    @property
+    def bundle(self) -> CData:
+        """The mapped bundle."""
+        return self._alive(self._bundle)
+
+    @property
+    def model(self) -> CData:
+        """Its model."""
+        return self._alive(self._model)
+
+    @property
+    def session(self) -> CData:
+        """The model's session."""
+        return self._alive(self._session)
 
     def generator(self) -> CData:
         """The generator, made when it is first asked for.
@@ -71,4 +88,9 @@ class Handles:
     def close(self) -> None:
         """Gives everything back; a second call does nothing."""
         self._open.close()
-        self._generator = None
+        self._generator, self._is_open = None, False
+
+    def _alive(self, handle: CData) -> CData:
+        if not self._is_open:
+            raise RuntimeFailure("MLC-X001", "the model is closed")
+        return handle

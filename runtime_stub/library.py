@@ -61,12 +61,15 @@ def library() -> Library:
     Raises:
         ImportError: It was not built, or is of another version than the header.
     """
-    header = _header()
-    ffi.cdef(declarations(header))
-    loaded = cast(Library, ffi.dlopen(str(library_path())))
+    path = library_path()
+    _declare()
+    try:
+        loaded = cast(Library, ffi.dlopen(str(path)))
+    except OSError as fault:
+        raise ImportError(str(fault)) from fault
     version = loaded.mllm_abi_version()
     if version != loaded.MLLM_ABI_VERSION:
-        raise ImportError(f"{library_path()} has interface {version}, not that of its header")
+        raise ImportError(f"{path} has interface {version}, not that of its header")
     return loaded
 
 
@@ -105,6 +108,11 @@ def check(status: int, error: CData) -> None:
         location=text_of(error.location),
         remedy=text_of(library().mllm_remedy(error.code)),
     )
+
+
+@cache
+def _declare() -> None:
+    ffi.cdef(declarations(_header()))
 
 
 def _header() -> str:

@@ -165,7 +165,7 @@ class Model:
             top_p=top_p,
             seed=seed,
         )
-        return generation.generate(self._handles.generator(), request)
+        return generation.generate(self._handles.generator, request)
 
     @property
     def statistics(self) -> Statistics:

@@ -113,7 +113,7 @@ def weight(module: ModuleOp, store: WeightStore, graph: str, name: str) -> Array
     """The values of a weight of a graph."""
     for op in function(module, graph).walk():
         if isinstance(op, mllm.WeightOp) and op.weight_name and op.weight_name.data == name:
-            return np.frombuffer(store[op.blob.digest], np.float32).reshape(op.blob.dims)
+            return store.array(op.value.digest.data, "f32", op.value.dims)
     raise KeyError(name)
 
 
