@@ -135,7 +135,7 @@ class Session:
 
     def call(self, function: Any, given: Any, count: int, wanted: Any, entry: str) -> None:
         error = ffi().new("mllm_error *")
-        index = self.model.entry(entry)
+        index = self.model.entry(entry) % (1 << 32)
         if function(self.handle, index, given, count, wanted, len(wanted), error):
             raise RunError(error)
 
