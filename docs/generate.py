@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from mllm_compiler.dialects.page import dialect_page
 from mllm_compiler.errors import AREAS, OWN_FAULT, error_codes
 
 DOCS = Path(__file__).resolve().parent
@@ -75,7 +76,7 @@ def errors_page() -> str:
 
 def pages() -> dict[str, Callable[[], str]]:
     """The generated pages by file name."""
-    return {"errors.md": errors_page}
+    return {"dialects.md": dialect_page, "errors.md": errors_page}
 
 
 def _lowered(title: str) -> str:

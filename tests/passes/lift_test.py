@@ -138,9 +138,11 @@ def test_locations_survive_lifting() -> None:
 def test_operations_are_counted_as_the_textbook_does() -> None:
     text = """
     func.func @f(%x: tensor<2x3x8xf32>, %w: tensor<4x8xf32>, %b: tensor<4xf32>) {
-      %0 = mllm.linear %x, %w, %b : (tensor<2x3x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
+      %0 = mllm.linear %x, %w, %b
+        : (tensor<2x3x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
       %1 = mllm.reshape %0 : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
-      %2 = mllm.attention %x, %x, %x {heads = 2 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+      %2 = mllm.attention %x, %x, %x {heads = 2 : i64, kv_heads = 2 : i64, scale = 1.0 : f64}
+        : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
       func.return
     }
     """

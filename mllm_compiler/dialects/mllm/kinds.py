@@ -1,7 +1,7 @@
 """The kinds that families of `mllm` ops are parametrised by, as enumerations and attributes."""
 
 from xdsl.dialects.utils import EnumAttribute
-from xdsl.ir import SpacedOpaqueSyntaxAttribute
+from xdsl.ir import Attribute, SpacedOpaqueSyntaxAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.utils.str_enum import StrEnum
 
@@ -170,7 +170,7 @@ class ActivationAttr(EnumAttribute[Activation], SpacedOpaqueSyntaxAttribute):
     name = "mllm.activation"
 
 
-KIND_ATTRS = [
+KIND_ATTRS: list[type[Attribute]] = [
     UnaryKindAttr,
     BinaryKindAttr,
     CompareKindAttr,
@@ -181,3 +181,18 @@ KIND_ATTRS = [
     ActivationAttr,
 ]
 """The attribute classes of this module."""
+
+
+def members_of(attribute: type[Attribute]) -> tuple[str, ...]:
+    """The kinds that an attribute class of this module can hold."""
+    members: dict[type[Attribute], type[StrEnum]] = {
+        UnaryKindAttr: UnaryKind,
+        BinaryKindAttr: BinaryKind,
+        CompareKindAttr: CompareKind,
+        ReduceKindAttr: ReduceKind,
+        PoolKindAttr: PoolKind,
+        ResizeModeAttr: ResizeMode,
+        CoordinatesAttr: Coordinates,
+        ActivationAttr: Activation,
+    }
+    return tuple(str(kind) for kind in members[attribute])

@@ -62,7 +62,7 @@ class EdgeAttr(ParametrizedAttribute):
 
 @irdl_attr_definition
 class BoundAttr(ParametrizedAttribute):
-    """The largest value of a symbol: `#mllm.bound<"past_sequence_length" <= 2048>`."""
+    """The largest value of a symbol: `#mllm.bound<"past_sequence_length", 2048>`."""
 
     name = "mllm.bound"
 
