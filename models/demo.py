@@ -56,7 +56,9 @@ def caption(mllmc: Path, seed: int) -> Answer:
     picture = DEMO / f"frame-{seed}.png"
     frames = ROOT / "models" / "meeting-vlm" / "frames.py"
     truth = command([sys.executable, frames, "--seed", str(seed), "--out", picture], quiet=True)
-    printed = command([mllmc, "run", BUNDLE, "--image", picture, "--json"])
+    printed = command(
+        [mllmc, "run", BUNDLE, "--image", picture, "--max-new-tokens", "48", "--json"]
+    )
     answer = cast(Answer, json.loads(printed))
     said, true = answer["text"].strip(), truth.strip()
     say(f"  the model says  {said}")

@@ -2,4 +2,125 @@
 
 from mllm_compiler.errors import ErrorCode
 
-CODES: dict[str, ErrorCode] = {}
+CODES: dict[str, ErrorCode] = {
+    "MLC-X001": ErrorCode(
+        title="An input or a name does not fit",
+        exit=1,
+        cause="A run names an entry, input or output that the program does not have, leaves an "
+        "input out, or gives one of another element type, rank or extent.",
+        example="vision: error: input 'pixel_values' has rank 3, not 4 [MLC-X001]",
+        remedy="`mllmc bundle inspect BUNDLE` lists entries with their inputs and outputs.",
+    ),
+    "MLC-X002": ErrorCode(
+        title="The program breaks its format",
+        exit=1,
+        cause="`targets/c/program.bin` has an offset, a count or a number that its format does not "
+        "allow. A signed bundle of this compiler never has.",
+        example="program.bin: error: stage 12 names a tensor that does not exist [MLC-X002]",
+        remedy="Compile the model again.",
+    ),
+    "MLC-X003": ErrorCode(
+        title="The runtime lacks a kernel",
+        exit=1,
+        cause="The program calls a kernel, an element type or a cache format that this build of "
+        "the runtime does not have: it was compiled by a newer compiler.",
+        example="decode: error: no kernel 'q4a8_linear' [MLC-X003]",
+        remedy="Upgrade the runtime, or compile the model with the compiler of its version.",
+    ),
+    "MLC-X004": ErrorCode(
+        title="Out of memory",
+        exit=1,
+        cause="The operating system has no more memory for the arena, the cache or buffers.",
+        example="error: no memory for a session of 4294967296 bytes [MLC-X004]",
+        remedy="Lower the bounds in `[dims]` of model.toml and compile again, or free memory.",
+    ),
+    "MLC-X005": ErrorCode(
+        title="Beyond a compiled bound",
+        exit=1,
+        cause="An input is longer than the bound that `[dims]` of model.toml gave its dimension: "
+        "memory was planned for that.",
+        example="decoder: error: input_ids: sequence_length = 400 exceeds the compiled bound 256 "
+        "[MLC-X005]",
+        remedy="Give a shorter input, or raise the bound in model.toml and compile again.",
+    ),
+    "MLC-X006": ErrorCode(
+        title="The cache cannot do that",
+        exit=1,
+        cause="The KV cache is full, or is set to a length beyond what was written.",
+        example="decode: error: the cache holds 2048 tokens and is full [MLC-X006]",
+        remedy="Start a new session, or raise the bound of the past in model.toml.",
+    ),
+    "MLC-X007": ErrorCode(
+        title="A kernel refuses its operands",
+        exit=1,
+        cause="A kernel was called with shapes or parameters that it does not take. The compiler "
+        "checks them, so a signed bundle never does this.",
+        example="/model/layers.0/mlp/MatMul: error: f32_linear: K is 576 and 1536 [MLC-X007]",
+        remedy="Compile the model again; if it stays, please report it.",
+    ),
+    "MLC-X008": ErrorCode(
+        title="Header and library of different versions",
+        exit=1,
+        cause="The program that calls the runtime was built with the header of another interface "
+        "version than the library has.",
+        example="error: the caller's interface is 2, the library's 1 [MLC-X008]",
+        remedy="Install header and library of one version.",
+    ),
+    "MLC-X020": ErrorCode(
+        title="The runtime cannot verify signatures",
+        exit=1,
+        cause="The C runtime was built without the headers of libcrypto.",
+        example="vlm.mllm_bundle: error: this build of the runtime has no libcrypto to verify a "
+        "bundle with [MLC-X020] (install libcrypto's headers and build again)",
+        remedy="Install them (`libssl-dev` on Debian) and run `pip install -e .` again.",
+    ),
+    "MLC-X021": ErrorCode(
+        title="The bundle's settings are not understood",
+        exit=1,
+        cause="`config.json` lacks a setting that the runtime needs, or has one out of range.",
+        example="config.json: error: 'image' lacks size, mean or std [MLC-X021] (check the model's "
+        "model.toml and compile again)",
+        remedy="Correct `[image]`, `[audio]` or `[text]` of model.toml and compile again.",
+    ),
+    "MLC-X022": ErrorCode(
+        title="The prompt is too long",
+        exit=1,
+        cause="Prompt and answer do not fit into the cache that the model was compiled with.",
+        example="error: the prompt has 3000 tokens, 2048 fit [MLC-X022] (shorten the prompt, or "
+        "ask for fewer tokens)",
+        remedy="Shorten the prompt, or raise the bound of the past in model.toml.",
+    ),
+    "MLC-X023": ErrorCode(
+        title="The picture cannot be read",
+        exit=1,
+        cause="The file is no picture of a kind that is read, or it is damaged.",
+        example="notes.txt: error: not a picture that can be read [MLC-X023] (give a PNG, JPEG or "
+        "PPM picture)",
+        remedy="Give a PNG, JPEG or PPM picture; `mllm-run` reads PPM (P6) and uint8 npy alone.",
+    ),
+    "MLC-X024": ErrorCode(
+        title="The sound cannot be read",
+        exit=1,
+        cause="The file is no 16-bit PCM WAV file, or has another rate than the model takes.",
+        example="talk.wav: error: 44100 Hz, the model takes 16000 Hz [MLC-X024] (give a 16-bit PCM "
+        "WAV file of the model's rate)",
+        remedy="Convert it, for example `ffmpeg -i talk.mp3 -ar 16000 -ac 1 talk.wav`.",
+    ),
+    "MLC-X025": ErrorCode(
+        title="The model does not take this",
+        exit=1,
+        cause="Text, a picture or sound was given to a model that has no use for it, or the model "
+        "lacks what it needs to answer.",
+        example="error: the model takes no picture [MLC-X025] (leave --image out)",
+        remedy="`mllmc bundle inspect BUNDLE` shows what the model takes; graphs without text run "
+        "with `--inputs` and `--outputs`.",
+    ),
+    "MLC-X026": ErrorCode(
+        title="The C runtime cannot be loaded",
+        exit=1,
+        cause="`libmllm.so` was not built, or is of another version than the package.",
+        example="vlm.mllm_bundle: error: the C runtime cannot be loaded: libmllm.so is not built "
+        "[MLC-X026] (pip install -e ., or compile with --target numpy)",
+        remedy="Run `pip install -e .` (or `make test`) with a C compiler at hand.",
+    ),
+}

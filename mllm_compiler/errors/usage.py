@@ -77,4 +77,12 @@ CODES: dict[str, ErrorCode] = {
         example="mllm-opt: error: function main not found [MLC-U009]",
         remedy="Read what the pass says; `mllm-opt --print-ir-after-all` shows what it was given.",
     ),
+    "MLC-U010": ErrorCode(
+        title="Not a file of tensors",
+        exit=1,
+        cause="`--inputs` names a file that is no `.npz`, or one that holds Python objects.",
+        example="in.npz: error: not an .npz file of plain arrays [MLC-U010] (write it with "
+        "numpy.savez, an array for each input)",
+        remedy='Write it with `numpy.savez("in.npz", name=array, ...)`, an array for each input.',
+    ),
 }
