@@ -184,7 +184,7 @@ def _scatter(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence
     """`Scatter` until opset 10: the library only knows it by its later name."""
     assert isinstance(op, OnnxOp)
     named = operators()["onnx.ScatterElements"].make(
-        op.inputs, [r.type for r in op.results], {k: v for k, v in op.properties.items()}
+        op.inputs, [r.type for r in op.results], dict(op.properties)
     )
     results = evaluate(named, operands, frame)
     named.erase()

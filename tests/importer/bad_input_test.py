@@ -264,9 +264,7 @@ CASES: list[tuple[Break, str, str]] = [
 
 
 @pytest.mark.parametrize(("build", "code", "words"), CASES, ids=[c[0].__name__ for c in CASES])
-def test_one_located_line_with_a_code(
-    build: Break, code: str, words: str, tmp_path: Path
-) -> None:
+def test_one_located_line_with_a_code(build: Break, code: str, words: str, tmp_path: Path) -> None:
     path = build(tmp_path)
     before = sorted(p for p in tmp_path.rglob("*"))
     with pytest.raises(CompileError) as caught:
@@ -281,15 +279,20 @@ def test_one_located_line_with_a_code(
     assert sorted(p for p in tmp_path.rglob("*")) == before
 
 
+def code_of(path: Path) -> str:
+    """The code that the import of a model fails with; empty where it does not."""
+    try:
+        import_model(path)
+    except CompileError as error:
+        return error.code
+    return ""
+
+
 def test_every_prefix_of_a_model_is_refused(tmp_path: Path) -> None:
     whole = models.weighted(rows=16, columns=8).SerializeToString()
     path = tmp_path / "m.onnx"
     for length in range(len(whole) - 1):
         path.write_bytes(whole[:length])
-        try:
-            import_model(path)
-        except CompileError as error:
-            assert error.code.startswith("MLC-I")
-        else:
-            # A prefix that ends between two fields of the model lacks only its opset.
-            assert length > len(whole) - 40
+        code = code_of(path)
+        # A prefix that ends between two fields of the model lacks only its opset.
+        assert code.startswith("MLC-I") if code else length > len(whole) - 40

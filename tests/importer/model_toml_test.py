@@ -60,7 +60,9 @@ def test_everything_is_read(folder: Path) -> None:
     spec = read_model_spec(write(folder, WHOLE))
     assert spec.folder == folder
     assert spec.graphs["second"].inputs == {"features": "first.y"}
-    assert spec.graphs["second"].cross == CrossSpec(input="a.{layer}.{kind}", out="b.{layer}.{kind}")
+    assert spec.graphs["second"].cross == CrossSpec(
+        input="a.{layer}.{kind}", out="b.{layer}.{kind}"
+    )
     assert spec.image is not None
     assert spec.image.mean == (0.5, 0.5, 1.0)
     assert spec.image.size == (56, 28)
@@ -109,9 +111,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("old", "new", "code", "words"), CASES)
-def test_an_error_names_the_key(
-    old: str, new: str, code: str, words: str, folder: Path
-) -> None:
+def test_an_error_names_the_key(old: str, new: str, code: str, words: str, folder: Path) -> None:
     assert old in WHOLE
     plain = WHOLE.replace('cross = { in = "a.{layer}.{kind}", out = "b.{layer}.{kind}" }\n', "")
     with pytest.raises(CompileError) as caught:

@@ -7,6 +7,7 @@ from typing import Final
 from mllm_compiler.passes.shape_functions import (
     attention,
     elementwise,
+    filling,
     indexing,
     layout,
     linear,
@@ -17,6 +18,7 @@ from mllm_compiler.passes.shape_functions.knowledge import Known, ShapeFunction,
 FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     **elementwise.FUNCTIONS,
     **layout.FUNCTIONS,
+    **filling.FUNCTIONS,
     **indexing.FUNCTIONS,
     **linear.FUNCTIONS,
     **spatial.FUNCTIONS,

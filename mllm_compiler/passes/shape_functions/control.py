@@ -154,7 +154,21 @@ def sequence_map(op: OnnxOp, shapes: Shapes, infer: InferBlock) -> list[Known]:
     return [Known(type=SequenceType(k.as_type())) for k in yielded]
 
 
+def flex_attention(op: OnnxOp, shapes: Shapes, infer: InferBlock) -> list[Known]:
+    """[B, H, T, D] queries and [B, Hkv, S, Dv] values -> [B, H, T, Dv]."""
+    q, k, v = (shapes.of(value) for value in op.inputs)
+    if q.dims is None or k.dims is None or v.dims is None:
+        return [Known(q.element)]
+    # The graphs see scores in f32 at least; their element type is the one that they declare.
+    for region in op.graphs.values():
+        declared = of_type(region.block.args[0].type)
+        scores = Known(declared.element, (*q.dims[:3], k.dims[2]))
+        _run(region.block, [scores], shapes, infer)
+    return [tensor(q.element, (*q.dims[:3], v.dims[3]))]
+
+
 FUNCTIONS: Final[dict[str, RegionFunction]] = {
+    "onnx.preview.FlexAttention": flex_attention,
     "onnx.If": if_,
     "onnx.Loop": loop,
     "onnx.Scan": scan,

@@ -10,8 +10,6 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects.dims import UNKNOWN, Dim
-from mllm_compiler.dialects.onnx_attributes import array_of_dense
-from mllm_compiler.dialects.onnx_types import element_of_numpy
 from mllm_compiler.passes.shape_functions.knowledge import (
     Dims,
     Known,
@@ -70,7 +68,7 @@ def reshape(op: OnnxOp, shapes: Shapes) -> list[Known]:
         given = ints_of(op, shapes, 1, "shape") or []
         target: Sequence[Dim] | None = [Dim.const(n) for n in given]
     else:
-        target = _vector_of(shapes, op.input(1))
+        target = vector_of(shapes, op.input(1))
     if target is None:
         return [tensor(data.element, None)]
     dims = list(target)
@@ -92,7 +90,7 @@ def _rest_of(dims: Dims | None, rest: Dim) -> Dim:
     return product(dims) // rest
 
 
-def _vector_of(shapes: Shapes, value: SSAValue | None) -> list[Dim] | None:
+def vector_of(shapes: Shapes, value: SSAValue | None) -> list[Dim] | None:
     """The contents of a one-dimensional tensor; all unknown where only its length is known."""
     known = shapes.of(value)
     if known.contents is not None:
@@ -160,7 +158,7 @@ def transpose(op: OnnxOp, shapes: Shapes) -> list[Known]:
 
 def expand(op: OnnxOp, shapes: Shapes) -> list[Known]:
     """Broadcast to the contents of the second operand."""
-    data, target = shapes.of(op.input(0)), _vector_of(shapes, op.input(1))
+    data, target = shapes.of(op.input(0)), vector_of(shapes, op.input(1))
     if target is None or data.dims is None:
         return [tensor(data.element, None)]
     dims = broadcast(shapes, op, [data.dims, tuple(target)])
@@ -169,14 +167,6 @@ def expand(op: OnnxOp, shapes: Shapes) -> list[Known]:
     if grid is None or result.shape is None:
         return [result]
     return [of_grid(data.element, np.broadcast_to(grid, result.shape))]
-
-
-def tile(op: OnnxOp, shapes: Shapes) -> list[Known]:
-    """Each dim times its repeats."""
-    data, repeats = shapes.of(op.input(0)), _vector_of(shapes, op.input(1))
-    if data.dims is None or repeats is None:
-        return [tensor(data.element, None)]
-    return [tensor(data.element, [d * r for d, r in zip(data.dims, repeats, strict=True)])]
 
 
 def concat(op: OnnxOp, shapes: Shapes) -> list[Known]:
@@ -191,7 +181,7 @@ def concat(op: OnnxOp, shapes: Shapes) -> list[Known]:
     if len(grids) == len(parts):
         return [of_grid(element, np.concatenate(grids, axis=axis))]
     if len(ranked[0]) == 1 and axis == 0 and all(p.shape is not None for p in parts):
-        whole = [d for v in op.inputs for d in _vector_of(shapes, v) or ()]
+        whole = [d for v in op.inputs for d in vector_of(shapes, v) or ()]
         return [Known(element, *_dims_and_contents(whole))]
     dims = list(ranked[0])
     for other in ranked[1:]:
@@ -265,7 +255,7 @@ def _slice_bounds(op: OnnxOp, shapes: Shapes) -> list[tuple[int, Dim, Dim, int]]
             for k in ("starts", "ends")
         )
     else:
-        starts, ends = (_vector_of(shapes, op.input(i)) for i in (1, 2))
+        starts, ends = (vector_of(shapes, op.input(i)) for i in (1, 2))
     if starts is None or ends is None:
         return None
     axes, steps = ints_of(op, shapes, 3, "axes"), ints_of(op, shapes, 4, "steps")
@@ -306,72 +296,6 @@ def _position(extent: Dim, at: Dim) -> Dim:
     return extent if n >= _FAR else smaller(at, extent)
 
 
-def pad(op: OnnxOp, shapes: Shapes) -> list[Known]:
-    """Each dim plus what is added before and after it."""
-    data = shapes.of(op.input(0))
-    key = "pads" if "pads" in op.schema.attributes else "paddings"
-    if op.input(1) is None:
-        given = op.attribute(key)
-        pads = None if given is None else [Dim.const(n) for n in cast("tuple[int, ...]", given)]
-    else:
-        pads = _vector_of(shapes, op.input(1))
-    axes = ints_of(op, shapes, 3, "axes")
-    unknown_axes = axes is None and op.input(3) is not None
-    if data.dims is None or pads is None or unknown_axes:
-        return [tensor(data.element, data.dims and [UNKNOWN] * len(data.dims))]
-    dims = list(data.dims)
-    at = range(len(dims)) if axes is None else [normal_axis(a, len(dims)) for a in axes]
-    half = len(pads) // 2
-    for i, axis in enumerate(at):
-        dims[axis] = dims[axis] + pads[i] + pads[half + i]
-    return [tensor(data.element, dims)]
-
-
-def range_(op: OnnxOp, shapes: Shapes) -> list[Known]:
-    """From start to limit in steps of delta."""
-    first = shapes.of(op.input(0))
-    start, limit, delta = (_scalar(shapes, op.input(i)) for i in range(3))
-    if start is None or limit is None or delta is None or delta.as_int() in (None, 0):
-        return [tensor(first.element, [UNKNOWN])]
-    step = delta.as_int() or 1
-    length = (limit - start) * (1 if step > 0 else -1)
-    extent = -(-length // Dim.const(abs(step)))
-    n = extent.as_int()
-    if n is None:
-        return [tensor(first.element, [extent])]
-    n = max(n, 0)
-    if n > 64:
-        return [tensor(first.element, [n])]
-    whole = [start + delta * i for i in range(n)]
-    return [Known(first.element, (Dim.const(n),), tuple(whole))]
-
-
-def _scalar(shapes: Shapes, value: SSAValue | None) -> Dim | None:
-    known = shapes.of(value)
-    if known.contents is not None and len(known.contents) == 1:
-        return None if known.contents[0].unknown else known.contents[0]
-    array = shapes.array(value)
-    if array is None or array.size != 1 or array.dtype.kind not in "iuf":
-        return None
-    number = float(array.reshape(-1)[0])
-    return Dim.const(int(number)) if number.is_integer() else None
-
-
-def constant_of_shape(op: OnnxOp, shapes: Shapes) -> list[Known]:
-    """One value everywhere; a float zero unless `value` says otherwise."""
-    dims = _vector_of(shapes, op.input(0))
-    value = op.properties.get("value")
-    array = np.zeros(1, np.float32) if value is None else array_of_dense(value)  # pyright: ignore[reportArgumentType]
-    result = tensor(element_of_numpy(array.dtype), dims)
-    if result.shape is None or array.dtype.kind not in "iub":
-        return [result]
-    if np.prod(result.shape, dtype=object) > 64:
-        return [result]
-    grid = np.full(result.shape, None, object)
-    grid[...] = Dim.const(int(array.reshape(-1)[0]))
-    return [of_grid(result.element, grid)]
-
-
 def depth_to_space(op: OnnxOp, shapes: Shapes) -> list[Known]:
     """[N, C, H, W] -> [N, C / b b, H b, W b]."""
     data, block = shapes.of(op.input(0)), Dim.const(cast(int, op.attribute("blocksize")))
@@ -399,13 +323,9 @@ FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     "onnx.Unsqueeze": unsqueeze,
     "onnx.Transpose": transpose,
     "onnx.Expand": expand,
-    "onnx.Tile": tile,
     "onnx.Concat": concat,
     "onnx.Split": split,
     "onnx.Slice": slice_,
-    "onnx.Pad": pad,
-    "onnx.Range": range_,
-    "onnx.ConstantOfShape": constant_of_shape,
     "onnx.DepthToSpace": depth_to_space,
     "onnx.SpaceToDepth": space_to_depth,
 }
