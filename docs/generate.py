@@ -69,7 +69,7 @@ def errors_page() -> str:
         for code, entry in sorted(mine.items()):
             text.append(f"\n### {code}: {_lowered(entry.title)}\n")
             text.append(f"Exit status {entry.exit}. {entry.cause}\n")
-            text.append(f"    {entry.example}\n")
+            text.append(f"    {_shown(code, entry.example)}\n")
             text.append(f"**Remedy.** {entry.remedy}")
     return "\n".join(text) + "\n" + OWN_FAULT_TEXT
 
@@ -77,6 +77,11 @@ def errors_page() -> str:
 def pages() -> dict[str, Callable[[], str]]:
     """The generated pages by file name."""
     return {"dialects.md": dialect_page, "errors.md": errors_page}
+
+
+def _shown(code: str, example: str) -> str:
+    """The example as a user sees it, its code at the end where the table left it out."""
+    return example if f"[{code}]" in example else f"{example} [{code}]"
 
 
 def _lowered(title: str) -> str:
