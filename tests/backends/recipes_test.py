@@ -1,0 +1,91 @@
+"""The tiny recipes from ONNX to the C runtime, graph by graph, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from mllm_compiler.backends.c.artifact import CArtifact
+from mllm_compiler.backends.c.emit import emit
+from mllm_compiler.backends.c.sdk import CRunner
+from mllm_compiler.dialects import make_context
+from mllm_compiler.importer import Imported, import_model
+from mllm_compiler.pass_run import run_passes
+from mllm_compiler.pipelines import pass_class, pass_names
+from mllm_compiler.recipes import build_recipe
+
+GRAPHS = [
+    ("tiny-llama", "decoder"),
+    ("tiny-vit", "vision"),
+    ("tiny-whisper", "encoder"),
+    ("tiny-whisper", "decoder"),
+    ("tiny-whisper", "decoder_with_past"),
+    ("tiny-vlm", "vision"),
+    ("tiny-vlm", "projector"),
+    ("tiny-vlm", "decoder"),
+]
+SIZES = {"batch_size": 1, "sequence_length": 3, "past_sequence_length": 4}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    folder: Path
+    imported: Imported
+    artifact: CArtifact
+
+
+@cache
+def recipe(name: str) -> Recipe:
+    folder = build_recipe(name, lambda line: None)
+    imported = import_model(folder)
+    passes = [pass_class(p)() for p in pass_names("c")]
+    run_passes(imported.module, passes, make_context(imported.store))
+    return Recipe(folder, imported, emit(imported.module))
+
+
+def random_inputs(session: onnxruntime.InferenceSession, seed: int) -> dict[str, np.ndarray]:
+    rng, made = np.random.default_rng(seed), dict[str, np.ndarray]()
+    past = (
+        SIZES["past_sequence_length"] if any("past" in i.name for i in session.get_inputs()) else 0
+    )
+    for given in session.get_inputs():
+        sizes = {**SIZES, "total_sequence_length": past + SIZES["sequence_length"]}
+        shape = [d if isinstance(d, int) else size_of(d, sizes) for d in given.shape]
+        if given.name == "attention_mask":
+            made[given.name] = np.ones(shape, np.int64)
+        elif given.name == "position_ids":
+            made[given.name] = np.arange(past, past + shape[1])[None]
+        elif "int64" in given.type:
+            made[given.name] = rng.integers(0, 40, shape)
+        else:
+            made[given.name] = rng.standard_normal(shape).astype(np.float32)
+    return made
+
+
+def size_of(symbol: str, sizes: dict[str, int]) -> int:
+    if symbol in sizes:
+        return sizes[symbol]
+    if "past" in symbol and "+" in symbol:
+        return sizes["past_sequence_length"] + sizes["sequence_length"]
+    return sizes["past_sequence_length"] if "past" in symbol else sizes["sequence_length"]
+
+
+@pytest.mark.parametrize(("name", "graph"), GRAPHS)
+def test_a_graph_gives_what_onnx_runtime_gives(name: str, graph: str) -> None:
+    made = recipe(name)
+    spec = made.imported.spec.graphs[graph]
+    session = onnxruntime.InferenceSession(made.folder / spec.file)
+    inputs = random_inputs(session, seed=3)
+    names = [o.name for o in session.get_outputs()]
+    want = dict(zip(names, session.run(names, inputs), strict=True))
+    with CRunner(made.artifact, made.imported.store) as runner:
+        got = runner.run(graph, inputs)
+    assert got.keys() == want.keys()
+    for output, array in want.items():
+        scale = np.abs(array).max()
+        assert np.abs(got[output] - array).max() <= 1e-5 * scale, output
