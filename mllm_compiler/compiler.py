@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.assembly import assemble
+from mllm_compiler.backends.c.emit_c import emit_c
+from mllm_compiler.bundle.files import atomic_output
 from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.writer import write_bundle
 from mllm_compiler.dialects import make_context
@@ -72,6 +74,7 @@ class Compiled:
         errors: The relative error of each pass, where it was validated.
         manifest: The bundle's manifest, where one was written.
         output: The bundle.
+        sources: Files of readable C.
         seconds: Wall time of all of it.
     """
 
@@ -83,6 +86,7 @@ class Compiled:
     errors: dict[str, float]
     manifest: Manifest | None
     output: Path | None
+    sources: tuple[Path, ...]
     seconds: float
 
 
@@ -116,10 +120,11 @@ def compile_model(
         passes = [pass_class(name)(**_options(name, request, imported.spec))]
         records += run_passes(module, passes, context, watching, first=len(records))
         lifted = lifted_share(module) if name in LIFT.passes else lifted
-    manifest = None
+    manifest, sources = None, ()
     if request.stop_after is None:
         step("writing the bundle")
         manifest = _write(request, imported)
+        sources = _write_c(request, module)
     return Compiled(
         name=imported.spec.name,
         target=request.target,
@@ -128,6 +133,7 @@ def compile_model(
         lifted_share=lifted,
         errors=validator.errors,
         manifest=manifest,
+        sources=sources,
         output=request.output if manifest is not None else None,
         seconds=time.perf_counter() - start,
     )
@@ -151,6 +157,20 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, str]:
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:
         return {"embedding": spec.text.embedding}
     return {}
+
+
+def _write_c(request: Request, module: ModuleOp) -> tuple[Path, ...]:
+    """Writes `NAME.h` and `NAME.c` beside the bundle that they do the same as."""
+    if not request.emit_c or request.output is None:
+        return ()
+    source = emit_c(module, request.output.stem)
+    written: list[Path] = []
+    for suffix, text in ((".h", source.header), (".c", source.source)):
+        path = request.output.with_name(f"{source.name}{suffix}")
+        with atomic_output(path) as out:
+            out.write(text.encode())
+        written.append(path)
+    return tuple(written)
 
 
 def _write(request: Request, imported: Imported) -> Manifest | None:

@@ -57,6 +57,7 @@ def report(compiled: Compiled) -> dict[str, Json]:
         if manifest is None
         else {name: record.size for name, record in manifest.members.items()},
         "bundle": None if compiled.output is None else str(compiled.output),
+        "sources": [str(path) for path in compiled.sources],
         "bundle_bytes": None if compiled.output is None else compiled.output.stat().st_size,
     }
 

@@ -61,6 +61,9 @@ def compile_command(
     if key is not None and unsigned:
         text = "--key and --unsigned exclude each other"
         raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
+    if emit is not None and (target != "c" or stop_after is not None):
+        text = "--emit c needs --target c and no --stop-after"
+        raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
     with progress("finding the model") as shown:
         path = find_model(model, shown.say)
         request = Request(
@@ -114,6 +117,8 @@ def _tell(compiled: Compiled, facts: dict[str, Json]) -> None:
     write_line(f"lifted: {percent(compiled.lifted_share)} of the floating-point operations")
     if compiled.manifest is None:
         return
+    for source in compiled.sources:
+        write_line(f"source: {source}")
     plan = compiled.manifest.plan
     write_line(f"memory: bound {plan.bound}, plan {plan.plan}, gap {plan.gap:.2%}")
     write_line(
