@@ -11,6 +11,7 @@ from mllm_compiler.passes.shape_functions import (
     indexing,
     layout,
     linear,
+    signal,
     spatial,
 )
 from mllm_compiler.passes.shape_functions.knowledge import Known, ShapeFunction, Shapes
@@ -22,6 +23,7 @@ FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     **indexing.FUNCTIONS,
     **linear.FUNCTIONS,
     **spatial.FUNCTIONS,
+    **signal.FUNCTIONS,
     **attention.FUNCTIONS,
 }
 """Shape functions by operator name; the standard's own inference serves the others."""

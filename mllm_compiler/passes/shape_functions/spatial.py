@@ -138,14 +138,27 @@ def resize(op: OnnxOp, shapes: Shapes) -> list[Known]:
     sizes = shapes.of(op.input(3)).contents if modern else None
     scales = shapes.array(op.input(2 if modern else 1))
     policy = op.attribute("keep_aspect_ratio_policy") if modern else None
+    if sizes is not None and policy not in (None, "stretch"):
+        sizes = _keeping_ratio([dims[a] for a in axes], sizes, at_least=policy == "not_smaller")
     for i, axis in enumerate(axes):
-        if sizes is not None and policy in (None, "stretch"):
+        if sizes is not None:
             dims[axis] = sizes[i]
         elif scales is not None and scales.size:
             dims[axis] = _scaled(dims[axis], float(scales.reshape(-1)[i]))
         else:
             dims[axis] = UNKNOWN
     return [tensor(data.element, dims)]
+
+
+def _keeping_ratio(dims: list[Dim], sizes: Dims, *, at_least: bool) -> Dims:
+    """All axes scaled alike, so that they reach the sizes, or stay within them."""
+    numbers = [(d.as_int(), s.as_int()) for d, s in zip(dims, sizes, strict=True)]
+    known = [(d, s) for d, s in numbers if d and s is not None]
+    if len(known) < len(numbers):
+        return tuple(UNKNOWN for _ in dims)
+    scale = (max if at_least else min)(s / d for d, s in known)
+    # Halves are rounded up.
+    return tuple(Dim.const(int(scale * d + 0.5)) for d, _ in known)
 
 
 def _scaled(extent: Dim, scale: float) -> Dim:

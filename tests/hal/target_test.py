@@ -1,0 +1,93 @@
+"""Support tables: they name what exists, and answer with a reason."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.dialects import test
+from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from mllm_compiler.dialects import cpu, mllm
+from mllm_compiler.dialects.dims import UNKNOWN, tensor_of
+from mllm_compiler.dialects.mllm import BinaryKind, Coordinates, ResizeMode, UnaryKind
+from mllm_compiler.hal import Cost, cost_of, target, target_names
+from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
+
+C = target("c")
+
+
+def value(*shape: int, element: Attribute = f32) -> SSAValue:
+    return test.TestOp(result_types=[TensorType(element, shape)]).results[0]
+
+
+def test_the_targets_are_the_folders() -> None:
+    assert target_names() == ("c", "numpy")
+    with pytest.raises(KeyError):
+        target("npu")
+
+
+def test_the_table_of_c_lists_exactly_what_can_be_lowered() -> None:
+    lowered = {op.name for op in LOWERINGS} | {mllm.KvAppendOp.name}
+    assert set(C.ops) == lowered
+
+
+def test_the_table_of_c_names_kernels_that_exist() -> None:
+    kernels = {op.kernel() for op in cpu.KERNEL_OPS}
+    for name, entry in C.ops.items():
+        named = set(entry.kernel.replace(",", " ").split(" or "))
+        assert named <= kernels | {"weights/c.bin", "none: an alias"}, name
+
+
+def test_every_op_of_the_dialect_runs_on_numpy() -> None:
+    resize = mllm.ResizeOp(
+        ResizeMode.LINEAR,
+        Coordinates.HALF_PIXEL,
+        value(1, 1, 2, 2),
+        TensorType(f32, [1, 1, 4, 4]),
+    )
+    assert target("numpy").supports(resize, {}).ok
+    answer = C.supports(resize, {})
+    assert not answer.ok
+    assert answer.reason == "no kernel"
+    assert "--target numpy" in answer.remedy
+
+
+def refusals() -> list[tuple[str, Operation]]:
+    half, number = value(2, 3, element=f16), value(2, 3, element=i32)
+    odd = test.TestOp(result_types=[tensor_of(f32, (UNKNOWN, 3))]).results[0]
+    wide = test.TestOp(result_types=[TensorType(f32, [1] * 6)]).results[0]
+    pool = {"kernel": [1] * 4, "strides": [1] * 4, "pads": [0] * 8}
+    return [
+        ("no kernel for f16", mllm.UnaryOp(UnaryKind.NEG, half)),
+        ("no kernel for i64", mllm.SoftmaxOp(value(2, 3, element=i64), 1)),
+        ("'pow' has no i32 kernel", mllm.BinaryOp(BinaryKind.POW, number, number)),
+        ("depends on data", mllm.UnaryOp(UnaryKind.NEG, odd)),
+        ("no kernel for rank 6", mllm.PoolOp(mllm.PoolKind.MAX, wide, **pool)),
+    ]
+
+
+@pytest.mark.parametrize(("reason", "op"), refusals(), ids=lambda v: str(v)[:24])
+def test_a_refusal_says_what_is_missing(reason: str, op: Operation) -> None:
+    answer = C.supports(op, {})
+    assert not answer.ok
+    assert reason in answer.reason
+
+
+def test_a_home_names_its_kernel() -> None:
+    linear = mllm.LinearOp(value(1, 5, 8), value(16, 8))
+    answer = C.supports(linear, {})
+    assert answer.ok
+    assert answer.reason == "f32_linear"
+    assert answer.cost == Cost(flops=2 * 5 * 8 * 16, bytes=4 * (40 + 128 + 80))
+
+
+def test_costs_are_those_of_the_textbook() -> None:
+    q, k = value(1, 4, 32), value(1, 9, 16)
+    attention = mllm.AttentionOp(q, k, k, heads=4, kv_heads=2, scale=1.0)
+    assert cost_of(attention, {}).flops == 2 * (4 * 9 * 32) * 2
+    mlp = mllm.MlpOp(mllm.Activation.GELU, value(3, 8), value(32, 8), value(8, 32))
+    assert cost_of(mlp, {}).flops == 3 * (2 * 2 * 32 * 8 + 2 * 32)
+    conv = {"strides": [1, 1], "pads": [1, 1, 1, 1], "dilations": [1, 1]}
+    image = mllm.ConvOp(value(1, 3, 8, 8), value(16, 3, 3, 3), **conv)
+    assert cost_of(image, {}).flops == 2 * 16 * 8 * 8 * 27
+    assert cost_of(mllm.TransposeOp(q, [0, 2, 1]), {}) == Cost(flops=0, bytes=2 * 4 * 128)

@@ -1,0 +1,80 @@
+"""Placement: a home and a reason for every op, or one located line."""
+
+from __future__ import annotations
+
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+
+from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects.hal import PlaceAttr
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.graphs import block_of, graphs
+from mllm_compiler.passes.place import Place, explain
+from mllm_compiler.weights import WeightStore
+from tests.backends.small_models import Graph, llama, module_of
+
+
+def resizing() -> ModuleOp:
+    g = Graph("eye", "encoder", WeightStore(), {"x": TensorType(f32, [1, 1, 2, 2])})
+    grown = mllm.ResizeOp(
+        mllm.ResizeMode.LINEAR,
+        mllm.Coordinates.HALF_PIXEL,
+        g["x"],
+        TensorType(f32, [1, 1, 4, 4]),
+    )
+    return module_of(g.finish({"y": g.add(mllm.UnaryOp(mllm.UnaryKind.RELU, g.add(grown)))}))
+
+
+def test_every_op_that_computes_gets_a_place() -> None:
+    module, _ = llama()
+    Place().apply(Context(), module)
+    module.verify()
+    for op in block_of(graphs(module)[0]).ops:
+        placed = isinstance(op.attributes.get("place"), PlaceAttr)
+        data = isinstance(op, mllm.WeightOp) or op.name == "func.return"
+        assert placed != data
+    text = str(module)
+    assert '#hal.place<"c", "f32_linear">' in text
+
+
+def test_an_op_without_a_home_is_one_located_line_with_exit_status_3() -> None:
+    with pytest.raises(CompileError) as caught:
+        Place().apply(Context(), resizing())
+    assert caught.value.exit_code == 3
+    assert str(caught.value) == (
+        "/eye/0: error: 'mllm.resize' has no home on 'c': no kernel [MLC-R001] "
+        "(compile with --target numpy, or change the op in the model)"
+    )
+
+
+def test_a_fallback_takes_what_the_target_lacks() -> None:
+    module = resizing()
+    Place("c", "numpy").apply(Context(), module)
+    places = [op.attributes.get("place") for op in block_of(graphs(module)[0]).ops]
+    assert places[:2] == [
+        PlaceAttr.of("numpy", "c: no kernel"),
+        PlaceAttr.of("c", "f32_elementwise or i64_elementwise"),
+    ]
+
+
+def test_explain_answers_without_refusing_or_changing() -> None:
+    module = resizing()
+    before = str(module)
+    placement = explain(module, "c")
+    assert str(module) == before
+    assert [(row.home, row.why) for row in placement.rows] == [
+        (None, "no kernel"),
+        ("c", "f32_elementwise or i64_elementwise"),
+    ]
+    assert [row.location for row in placement.rows] == ["/eye/0", "/eye/1"]
+    assert placement.rows[1].type == "f32[1, 1, 4, 4]"
+    assert len(placement.homeless) == 1
+    assert placement.share("c") == 16 / (16 + 8 * 16)
+
+
+def test_a_language_model_runs_whole_on_c() -> None:
+    module, _ = llama()
+    placement = explain(module, "c")
+    assert placement.share("c") == 1.0
+    assert not placement.homeless
