@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import platform
 import signal
@@ -72,8 +73,8 @@ def usage_line(command: str, error: click.UsageError) -> str:
     remedy = f"{where} --help lists what it takes"
     if isinstance(error, click.NoSuchOption):
         message = f"no such option: {error.option_name}"
-        if error.possibilities:
-            remedy = f"did you mean {' or '.join(sorted(error.possibilities))}?"
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1)
+        remedy = f"did you mean {near[0]}?" if near else remedy
     if isinstance(error, UnknownCommand):
         remedy = error.remedy
     line = CompileError("MLC-U001", _lowered(message), location=where, remedy=remedy)

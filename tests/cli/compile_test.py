@@ -1,0 +1,192 @@
+"""`mllmc compile`: deterministic, proven pass by pass, atomic, and exact about what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from mllm_compiler.bundle.verify import LOOK, open_bundle
+from mllm_compiler.bundle.writer import Content
+from mllm_compiler.cli import opt
+from mllm_compiler.cli.main import run
+from mllm_compiler.compiler import Compiled, Request, compile_model
+from mllm_compiler.pipelines import PIPELINES, TARGETS, pass_names
+from tests.cli.recipes import TINY, tiny
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in TINY:
+        tiny(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+def only_line(capsys: Captured) -> str:
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", TINY)
+def test_two_compiles_give_the_same_bytes(name: str, target: str, tmp_path: Path) -> None:
+    for place in ("a", "b"):
+        compile_model(Request(model=tiny(name), target=target, output=tmp_path / place))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert open_bundle(tmp_path / "a", LOOK).verify() >= 3
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_every_pass_keeps_what_it_promises(name: str, tmp_path: Path) -> None:
+    compiled = compile_model(Request(model=tiny(name), validate=True, output=tmp_path / "out"))
+    assert list(compiled.errors) == [record.name for record in compiled.records]
+    assert max(compiled.errors.values()) < 2e-5
+    assert compiled.lifted_share == 1.0
+
+
+def test_the_same_model_gives_the_same_dumps_and_each_goes_on(tmp_path: Path) -> None:
+    words = ["compile", str(tiny("tiny-llama")), "-o", "out.mllm_bundle", "--dump-dir"]
+    assert run([*words, "a"]) == 0
+    assert run([*words, "b"]) == 0
+    dumps = sorted(path.name for path in (tmp_path / "a").iterdir())
+    names = ["import", *pass_names("c")]
+    assert dumps == [f"{number:02d}-{name}.mlir" for number, name in enumerate(names)]
+    for dump in dumps:
+        assert (tmp_path / "a" / dump).read_bytes() == (tmp_path / "b" / dump).read_bytes()
+        assert optimised(tmp_path / "a" / dump) != ""
+    for before, after in ((1, 4), (len(dumps) - 2, len(dumps) - 1)):
+        passes = ",".join(names[before + 1 : after + 1])
+        went_on = optimised(tmp_path / "a" / dumps[before], "-p", passes)
+        assert went_on == optimised(tmp_path / "a" / dumps[after])
+
+
+def optimised(path: Path, *options: str) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert opt.run([str(path), *options]) == 0
+    return out.getvalue()
+
+
+def test_stop_after_writes_no_bundle_and_needs_no_key(tmp_path: Path, capsys: Captured) -> None:
+    assert run(["compile", str(tiny("tiny-vit")), "--stop-after", "lift-onnx", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in facts["passes"]][-1] == "lift-onnx"
+    assert facts["bundle"] is None
+    assert facts["lifted_flops_share"] == 1.0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ir_after_each_pass_goes_to_stderr(capsys: Captured) -> None:
+    words = ["compile", str(tiny("tiny-vit")), "--print-ir-after-all", "--stop-after", "lift-onnx"]
+    assert run(words) == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("// -----// IR Dump After") == 4
+    assert "func.func" not in captured.out
+
+
+def test_reports_are_json_or_a_page(tmp_path: Path) -> None:
+    words = ["compile", str(tiny("tiny-vit")), "-o", "out.mllm_bundle", "--report"]
+    assert run([*words, "report.json"]) == 0
+    assert run([*words, "report.html"]) == 0
+    facts = json.loads((tmp_path / "report.json").read_text())
+    assert facts["plan"]["plan"] >= facts["plan"]["bound"] > 0
+    assert facts["members"]["weights/c.bin"] > 0
+    assert facts["bundle_bytes"] == (tmp_path / "out.mllm_bundle").stat().st_size
+    assert "<td>plan-memory" in (tmp_path / "report.html").read_text()
+
+
+def test_emit_c_writes_sources_beside_the_bundle(tmp_path: Path) -> None:
+    assert run(["compile", str(tiny("tiny-vit")), "-o", "eyes.mllm_bundle", "--emit", "c"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == [
+        "eyes.c",
+        "eyes.h",
+        "eyes.mllm_bundle",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "text"),
+    [
+        (
+            ["tiny-lama"],
+            2,
+            "tiny-lama: error: no file, directory or recipe of this name [MLC-U003]",
+        ),
+        (["tiny-llama", "--target", "npu"], 2, "unknown target 'npu' [MLC-U002] (targets: c, num"),
+        (["tiny-llama", "--stop-after", "lift-linaer"], 2, "(did you mean lift-linear?)"),
+        (["tiny-llama", "--tarhet", "c"], 2, "(did you mean --target?)"),
+        (["tiny-llama", "--emit", "c", "--target", "numpy"], 2, "[MLC-U007]"),
+        (["tiny-llama", "--unsigned", "--key", "k"], 2, "[MLC-U007]"),
+        (["tiny-llama", "--key", "absent.pem"], 1, "absent.pem: error: No such file or directory"),
+        (["absent.onnx"], 2, "absent.onnx: error: no such file or directory [MLC-U003]"),
+        (["tiny-llama", "-o", "no/such/folder"], 1, "no/such/folder: error: No such file"),
+        ([], 2, "[MLC-U001]"),
+    ],
+)
+def test_what_is_wrong_is_one_located_line(
+    words: list[str], status: int, text: str, tmp_path: Path, capsys: Captured
+) -> None:
+    (tmp_path / "config").mkdir(exist_ok=True)
+    before = sorted(tmp_path.rglob("*.mllm_bundle"))
+    assert run(["compile", *words]) == status
+    assert text in only_line(capsys)
+    assert sorted(tmp_path.rglob("*.mllm_bundle")) == before
+
+
+def test_a_full_disk_leaves_the_old_bundle_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    def full(content: Content) -> Iterator[bytes]:
+        yield b"x"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "out.mllm_bundle").write_bytes(b"old")
+    monkeypatch.setattr(
+        "mllm_compiler.assembly.Content",
+        lambda name, size, chunks: Content(name, size, lambda: full(name)),
+    )
+    assert run(["compile", str(tiny("tiny-vit")), "-o", "out.mllm_bundle"]) == 1
+    assert "out.mllm_bundle: error: No space left on device [MLC-U005]" in only_line(capsys)
+    assert (tmp_path / "out.mllm_bundle").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["out.mllm_bundle"]
+
+
+def test_the_interface_of_the_compiler_is_pinned() -> None:
+    assert [field.name for field in fields(Request)] == [
+        "model",
+        "target",
+        "output",
+        "key",
+        "fallback",
+        "stop_after",
+        "simplify",
+        "emit_c",
+        "validate",
+    ]
+    assert [field.name for field in fields(Compiled)] == [
+        "name",
+        "target",
+        "module",
+        "records",
+        "lifted_share",
+        "errors",
+        "manifest",
+        "output",
+        "sources",
+        "seconds",
+    ]
+
+
+def test_every_stage_of_a_pipeline_says_what_holds() -> None:
+    for stages in PIPELINES.values():
+        assert all(stage.holds and stage.passes for stage in stages)
