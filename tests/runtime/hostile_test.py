@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.verify import LOOK, open_bundle
+from mllm_compiler.bundle.writer import content_of_bytes, write_bundle
+from tests.bundle.small_bundle import KEY
 from tests.runtime.audio_test import wav
-from tests.runtime.text_models import language_module, vision_module, write_text_bundle
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +30,9 @@ REPORTS = (b"Sanitizer", b"runtime error")
 
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`mllm-run`, built with sanitizers."""
+    """`mllm-run`, built with sanitizers, or the one that MLLM_SANITIZED names."""
+    if "MLLM_SANITIZED" in os.environ:
+        return Path(os.environ["MLLM_SANITIZED"])
     build = tmp_path_factory.mktemp("sanitized")
     options = ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMLLM_SANITIZE=address,undefined"]
     subprocess.run(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", *options], check=True)
@@ -84,12 +88,20 @@ def mutants(raw: bytes, seed: int) -> Iterator[bytes]:
                 del out[at : at + rng.randrange(1, 9)]
             else:
                 del out[at:]
-        yield bytes(out)
+        if out != raw:
+            yield bytes(out)
 
 
 def members(path: Path) -> Mapping[str, bytes]:
     bundle = open_bundle(path, LOOK)
     return {name: bytes(bundle.member(name)) for name in bundle.names()}
+
+
+def signed(path: Path, held: Mapping[str, bytes]) -> Path:
+    """A bundle of these members under the tests' own key."""
+    contents = [content_of_bytes(name, raw) for name, raw in held.items()]
+    write_bundle(path, Manifest(name="small", targets=("c",), entries={}), contents, key=KEY)
+    return path
 
 
 def test_good_files_are_answered(
@@ -115,20 +127,19 @@ def test_a_trusted_key_may_sign_nonsense(
 ) -> None:
     """Behind the signature, members are still checked."""
     path = tmp_path / "signed"
-    raw = members(language_bundle)[name]
-    for mutant in mutants(raw, len(name)):
-        write_text_bundle(path, *language_module(), replaced={name: mutant})
-        runner.run(path, "--prompt", "the meeting is on")
+    held = members(language_bundle)
+    for mutant in mutants(held[name], len(name)):
+        runner.run(signed(path, {**held, name: mutant}), "--prompt", "the meeting is on")
     assert runner.refused > 10
 
 
 def test_nonsense_around_an_image(runner: Runner, vision_bundle: Path, tmp_path: Path) -> None:
     path, image = tmp_path / "signed", tmp_path / "image.npy"
     np.save(image, np.zeros((9, 7, 3), np.uint8))
+    held = members(vision_bundle)
     for name in ("config.json", "targets/c/program.bin"):
-        for mutant in mutants(members(vision_bundle)[name], 3):
-            write_text_bundle(path, *vision_module(), replaced={name: mutant})
-            runner.run(path, "--prompt", "the", "--image", image)
+        for mutant in mutants(held[name], 3):
+            runner.run(signed(path, {**held, name: mutant}), "--prompt", "the", "--image", image)
     assert runner.refused > 10
 
 
