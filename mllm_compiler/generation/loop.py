@@ -109,6 +109,9 @@ def generate(model: NumpyModel, ask: Ask, emit: Callable[[str], None]) -> Answer
             answer.text = text
         if len(answer.tokens) < limit:
             logits = _step(model, state, np.array([[token]], np.int64))
+    whole = tokenizer.decode(answer.tokens, skip_special_tokens=True)
+    emit(whole[len(answer.text) :])
+    answer.text = whole
     answer.first_token_s = first - start
     spent = time.perf_counter() - first
     answer.tokens_per_second = max(0, len(answer.tokens) - 1) / spent if spent > 0 else 0.0
