@@ -1,26 +1,24 @@
-"""Once a prompt is read, nothing allocates."""
+"""Running a model allocates nothing: a program with a malloc of its own counts the calls."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-from runtime_stub import library_path
+from tests.runtime.library import ROOT, library_path
+from tests.runtime.write_cases import main as write_cases
 
-SOURCE = Path(__file__).with_name("count_allocations.c")
-INCLUDE = Path(__file__).parents[2] / "runtime_stub" / "include"
+SOURCES = Path(__file__).parent / "c"
 
 
-def test_no_step_allocates(tmp_path: Path, vision_bundle: Path) -> None:
-    compiler = shutil.which("cc")
-    assert compiler is not None
-    program, library = tmp_path / "count", library_path()
-    flags = ["-std=c11", f"-I{INCLUDE}", f"-Wl,-rpath,{library.parent}"]
-    subprocess.run([compiler, *flags, "-o", program, SOURCE, library], check=True)
-    command = [program, vision_bundle, "the meeting", "20"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    reading, steps, tokens = map(int, done.stdout.split())
-    assert tokens > 3
-    assert reading > 0  # the counter counts
-    assert steps == 0
+def test_no_allocation_after_start(tmp_path: Path) -> None:
+    library = library_path()
+    program, cases = tmp_path / "no_malloc", tmp_path / "cases.bin"
+    command = ["cc", "-std=c11", "-O1", f"-I{ROOT}/runtime_stub/include", "-o", str(program)]
+    command += [str(SOURCES / name) for name in ("no_malloc.c", "cases.c")]
+    command += [str(library), f"-Wl,-rpath,{library.parent}", "-lm"]
+    subprocess.run(command, check=True)
+    write_cases(cases)
+    done = subprocess.run([program, cases], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("cases, no allocation\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -88,7 +90,7 @@ class Stream:
 @pytest.mark.parametrize("cuts", [[0, 1, 2, 3], [0, 15, 16, 17, 33], [0, 64, 65, 100], [0, 48, 96]])
 def test_attends_over_pages_as_over_one_tensor(cuts: list[int], threads: int) -> None:
     stream = Stream(Session(Model(*decoder().finish()), threads), 100)
-    for begin, end in zip(cuts, cuts[1:], strict=False):
+    for begin, end in itertools.pairwise(cuts):
         stream.step(begin, end)
 
 

@@ -1,0 +1,29 @@
+"""The C tests, built with address and undefined-behaviour sanitizers, and with the thread one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.library import ROOT
+
+TOOLS = Path(sys.executable).parent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_is_clean(tmp_path: Path, sanitizer: str) -> None:
+    run("cmake", "-S", ROOT, "-B", tmp_path, f"-DMLLM_SANITIZE={sanitizer}", "-DMLLM_TESTS=ON",
+        "-DCMAKE_BUILD_TYPE=RelWithDebInfo", f"-DMLLM_PYTHON={sys.executable}")  # fmt: skip
+    run("cmake", "--build", tmp_path, "-j", "2")
+    run("ctest", "--test-dir", tmp_path, "--output-on-failure")
+
+
+def run(tool: str, *arguments: str | Path) -> None:
+    found = TOOLS / tool
+    command = [found if found.exists() else tool, *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
