@@ -8,13 +8,15 @@ gap says how far a plan is from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 ALIGNMENT: Final = 64
+ROUNDS: Final = 64
+"""How often what reaches the top of a plan is moved to the front of the order."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,42 @@ def lower_bound(buffers: Sequence[Interval]) -> int:
 
 
 def plan(buffers: Sequence[Interval]) -> Arena:
-    """The best plan of the portfolio; it stops at the first that meets the bound."""
+    """The best plan of the portfolio, improved where it is over the bound."""
     bound = lower_bound(buffers)
     best: Arena | None = None
     for name, key in ORDERS.items():
         order = sorted(range(len(buffers)), key=lambda i: key(buffers[i]))
-        offsets = _place(buffers, order)
-        size = max((o + aligned(b.size) for o, b in zip(offsets, buffers, strict=True)), default=0)
-        if best is None or size < best.plan:
-            best = Arena(tuple(offsets), size, bound, name)
-        if size == bound:
+        made = _improved(buffers, order, bound, name)
+        if best is None or made.plan < best.plan:
+            best = made
+        if best.plan == bound:
             break
     assert best is not None
     return best
+
+
+def _improved(buffers: Sequence[Interval], order: list[int], bound: int, name: str) -> Arena:
+    """Places in order; then, while over the bound, places what reaches the top before the rest."""
+    best = Arena(tuple(_place(buffers, order)), 0, bound, name)
+    best = replace(best, plan=_top(buffers, best.offsets))
+    current = best
+    for _ in range(ROUNDS):
+        if best.plan == bound:
+            break
+        reach = [o + aligned(b.size) for o, b in zip(current.offsets, buffers, strict=True)]
+        highest = {i for i, end in enumerate(reach) if end == current.plan}
+        moved = [i for i in order if i in highest] + [i for i in order if i not in highest]
+        if moved == order:
+            break
+        order = moved
+        offsets = tuple(_place(buffers, order))
+        current = replace(current, offsets=offsets, plan=_top(buffers, offsets))
+        best = min(best, current, key=lambda arena: arena.plan)
+    return best
+
+
+def _top(buffers: Sequence[Interval], offsets: Sequence[int]) -> int:
+    return max((o + aligned(b.size) for o, b in zip(offsets, buffers, strict=True)), default=0)
 
 
 def _place(buffers: Sequence[Interval], order: Sequence[int]) -> list[int]:
