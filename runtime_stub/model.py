@@ -187,7 +187,7 @@ class Model:
     def _run(self, index: int, entry: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         lib, error = library(), new_error()
         names = {name: ffi.new("char[]", name.encode()) for name in inputs}
-        arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+        arrays = {name: np.asarray(array, order="C") for name, array in inputs.items()}
         given = ffi.new("mllm_tensor[]", max(len(arrays), 1))
         for place, (name, array) in enumerate(arrays.items()):
             if array.dtype not in NUMBERS:
