@@ -100,7 +100,14 @@ OPS: list[type[Operation]] = [
 ]
 """The op classes, in the order of the dialect page."""
 
-ATTRIBUTES: list[type[Attribute]] = [DimsAttr, BlobAttr, EdgeAttr, CacheAttr, BoundAttr, *KIND_ATTRS]
+ATTRIBUTES: list[type[Attribute]] = [
+    DimsAttr,
+    BlobAttr,
+    EdgeAttr,
+    CacheAttr,
+    BoundAttr,
+    *KIND_ATTRS,
+]
 """The attribute classes."""
 
 Mllm = Dialect("mllm", OPS, ATTRIBUTES)

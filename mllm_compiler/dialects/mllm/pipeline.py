@@ -100,8 +100,8 @@ class CacheAttr(ParametrizedAttribute):
     """The cache of a graph, by the names of its arguments and results.
 
     `#mllm.cache<"decoder", key "past_key_values.{layer}.key", value
-    "past_key_values.{layer}.value", out "present.{layer}.{kind}", layers 30>`; the names have `{layer}`, and `{kind}` of out is
-    `key` or `value`.
+    "past_key_values.{layer}.value", out "present.{layer}.{kind}", layers 30>`; the names have
+    `{layer}`, and `{kind}` of out is `key` or `value`.
     """
 
     name = "mllm.cache"
