@@ -69,4 +69,5 @@ clean:
 	else \
 	  echo "setting up .venv"; $(BIN)/pip install --quiet --editable '.[dev]' && touch .venv/dependencies; \
 	fi
+	@ln -sf ../lib/$$(ls .venv/lib)/site-packages/runtime_stub/mllm-run $(BIN)/mllm-run
 	@touch $@

@@ -153,8 +153,8 @@ def _runtime() -> Finding:
 
 
 def _tools() -> Iterator[Finding]:
-    runner = shutil.which("mllm-run")
-    how = "install libssl-dev, then pip install -e ."
+    runner = _runner()
+    how = "pip install -e . with a C compiler at hand"
     yield Finding(
         "mllm-run", runner or "missing", "ok" if runner else "optional", "" if runner else how
     )
@@ -166,6 +166,15 @@ def _tools() -> Iterator[Finding]:
         "ok" if compiler else "optional",
         "" if compiler else how,
     )
+
+
+def _runner() -> str | None:
+    """The plain C runner: in the path, or where the package was installed."""
+    import runtime_stub
+
+    beside = [Path(folder) / "mllm-run" for folder in runtime_stub.__path__]
+    found = [str(path) for path in beside if path.exists()]
+    return shutil.which("mllm-run") or next(iter(found), None)
 
 
 def _folders() -> Iterator[Finding]:
