@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.runtime.library import ROOT, library_path
+from runtime_stub.library import library_path
+from tests.runtime.library import ROOT
 from tests.runtime.write_cases import main as write_cases
 
 SOURCES = Path(__file__).parent / "c"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import cffi
 import numpy as np
 
+from runtime_stub.library import library_path
 from tests.runtime.program_writer import DTYPES, Array, dtype_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,12 +43,6 @@ def ffi() -> cffi.FFI:
     body = "\n".join(lines)
     made.cdef(body[: body.rindex(";") + 1])
     return made
-
-
-def library_path() -> Path:
-    """The library of the environment variable MLLM_LIBRARY, else the installed one."""
-    named = os.environ.get("MLLM_LIBRARY")
-    return Path(named or Path(sysconfig.get_path("platlib"), "runtime_stub", "libmllm.so"))
 
 
 @functools.cache
