@@ -172,13 +172,14 @@ def _attend(
     mask = sides.pop(0)[:, None, None, :] != 0 if op.key_mask is not None else None
     if op.bias is not None:
         scores = scores + sides.pop(0)
-    lowest = np.finfo(np.float32).min
     if mask is not None:
-        scores = np.where(mask, scores, lowest)
+        scores = np.where(mask, scores, -np.inf)
     if op.causal.value.data:
         seen = causal_mask(q.shape[1], keys.shape[2], op.window.value.data or None)
-        scores = np.where(seen, scores, lowest)
-    return merge_heads(np.matmul(softmax(scores, -1), values))
+        scores = np.where(seen, scores, -np.inf)
+    blind = (scores == -np.inf).all(-1, keepdims=True)
+    weights = softmax(np.where(blind, 0, scores), -1)
+    return merge_heads(np.matmul(np.where(blind, 0, weights), values))
 
 
 def _attention(op: cpu.F32AttentionOp, operands: Sequence[Array], frame: Frame) -> Array:
