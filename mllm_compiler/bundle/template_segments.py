@@ -5,9 +5,10 @@ system prompt and the image go; what stands between the marks are literals:
 
     {"plain": [{"literal": "<s>user: "}, {"prompt": true}, {"literal": "</s>"}]}
 
-Forms: `plain`, `system` (with a system prompt), `image`, `image_system`; a form that the template
-refuses is absent. `"trim": true` stands where the template strips what is put in. The runtime reads
-this from `config.json` (`runtime_stub/src/config.h`).
+Forms: `plain`, `system` (with a system prompt), `image`, `image_system`; a form is absent where the
+template refuses it, or shows an image whether or not there is one. `"trim": true` stands where the
+template strips what is put in. The runtime reads this from `config.json`
+(`runtime_stub/src/config.h`).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def template_segments(
     for name, image, system in FORMS:
         if image and image_token is None:
             continue
-        segments = _form(made, names, image_token if image else None, system)
+        segments = _form(made, names, image_token, image, system)
         if segments is not None:
             forms[name] = segments
     if "plain" not in forms and "image" not in forms:
@@ -100,27 +101,30 @@ def _compiled(template: str) -> Template:
 
 
 def _form(
-    template: Template, names: Mapping[str, str], image_token: str | None, system: bool
+    template: Template, names: Mapping[str, str], token: str | None, image: bool, system: bool
 ) -> list[Segment] | None:
     """The segments of one form; content is text or a list of parts, as the model knows it."""
-    wanted = [_PROMPT, *([_SYSTEM] if system else []), *([image_token] if image_token else [])]
-    for content in _contents(image_token):
+    wanted = [_PROMPT, *([_SYSTEM] if system else [])]
+    for content in _contents(token if image else None):
         rendered = _render(template, names, content, system, "")
-        if "'type'" in rendered or any(mark not in rendered for mark in wanted):
+        images = rendered.count(token) if token else 0
+        if "'type'" in rendered or images != image or any(m not in rendered for m in wanted):
             continue
         spaced = _render(template, names, content, system, "  ")
         kept = [mark for mark in _MARKS if f"  {mark}  " in spaced]
-        return _cut(rendered, [mark for mark in _MARKS if mark not in kept], image_token)
+        return _cut(rendered, [mark for mark in _MARKS if mark not in kept], token)
     return None
 
 
 def _contents(image_token: str | None) -> list[Callable[[str], object]]:
     """How a user's message may be written, the usual way first."""
+    text: Callable[[str], object] = lambda said: said  # noqa: E731 - one of a list of such
     if image_token is None:
-        return [lambda text: text, lambda text: [{"type": "text", "text": text}]]
+        return [text, lambda said: [{"type": "text", "text": said}]]
     return [
-        lambda text: [{"type": "image"}, {"type": "text", "text": text}],
-        lambda text: f"{image_token}\n{text}",
+        lambda said: [{"type": "image"}, {"type": "text", "text": said}],
+        text,  # the template writes the image's token by itself
+        lambda said: f"{image_token}\n{said}",
     ]
 
 

@@ -43,6 +43,8 @@ static mllm_status segments_of(const mllm_config *config, bool has_system, bool 
   const char *name =
       has_image ? (has_system ? "image_system" : "image") : (has_system ? "system" : "plain");
   const mllm_json_value *form = mllm_json_get(forms, name);
+  if (form == NULL && !has_image && mllm_json_get(forms, "image") != NULL)
+    return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_INPUT, "the model wants an image");
   if (form == NULL || form->kind != MLLM_JSON_ARRAY)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_INPUT,
                      "the model's template has no form '%s'", name);

@@ -58,6 +58,15 @@ def test_the_image_stands_before_the_prompt() -> None:
     assert "<image>" not in join(forms["plain"], "What?")
 
 
+ALWAYS = "{% for m in messages %}<u><image>\n{{ m['content'] + '</u>' }}{% endfor %}"
+
+
+def test_a_template_that_writes_the_image_itself() -> None:
+    forms = template_segments(ALWAYS, image_token="<image>")
+    assert set(forms) == {"image"}
+    assert join(forms["image"], "What?") == "<u><image>\nWhat?</u>"
+
+
 def test_content_as_parts() -> None:
     forms = template_segments(PARTS, image_token="<image>")
     assert join(forms["image_system"], "What?", "Short") == "system:Short;user:<image>What?;"
