@@ -81,7 +81,10 @@ def _has_dtype(value: SSAValue) -> bool:
 
 
 def _replace(op: OnnxOp, made: Sequence[SSAValue]) -> bool:
-    for old, new in zip(op.results, made, strict=True):
+    """Replaces the first results; where another one is used, nothing is replaced."""
+    if any(r.first_use is not None for r in op.results[len(made) :]):
+        return False
+    for old, new in zip(op.results, made, strict=False):
         kind, fresh = ranked(old), ranked(new)
         assert kind is not None
         assert fresh is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 
 from xdsl.dialects.builtin import i1
@@ -13,6 +12,7 @@ from mllm_compiler.dialects.mllm import (
     CastOp,
     CompareKind,
     CompareOp,
+    IotaOp,
     SelectOp,
     UnaryKind,
     UnaryOp,
@@ -20,7 +20,7 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.mllm.elementwise import INTEGER_UNARY
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
-from mllm_compiler.passes.lift_onnx.emit import Converter, Emit
+from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, contents, static
 from mllm_compiler.passes.matching import is_close
 
 UNARY = {
@@ -126,9 +126,13 @@ def _cast(op: OnnxOp, emit: Emit) -> SSAValue:
     return x if element == element_of(x) else emit(CastOp(x, element))
 
 
-def _identity(op: OnnxOp, emit: Emit) -> Sequence[SSAValue] | None:
-    used = [r for r in op.results[1:] if r.first_use is not None]
-    return None if used else [op.operands[0]] * len(op.results)
+def _identity(op: OnnxOp, emit: Emit) -> SSAValue:
+    return op.operands[0]
+
+
+def _dropout(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    training = op.input(2)
+    return op.operands[0] if training is None or static(training) == [0] else None
 
 
 def _gelu(op: OnnxOp, emit: Emit) -> SSAValue:
@@ -203,9 +207,6 @@ def _is_bool(element: Attribute) -> bool:
 
 
 def _trilu(op: OnnxOp, emit: Emit) -> SSAValue | None:
-    from mllm_compiler.dialects.mllm import IotaOp
-    from mllm_compiler.passes.lift_onnx.emit import contents
-
     x = op.operands[0]
     diagonal = contents(op.input(1)) if op.input(1) is not None else None
     if op.input(1) is not None and (diagonal is None or len(diagonal) != 1):
@@ -234,7 +235,7 @@ CONVERTERS: dict[str, Converter] = {
     "Cast": _cast,
     "CastLike": _cast,
     "Identity": _identity,
-    "Dropout": _identity,
+    "Dropout": _dropout,
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
     "Swish": _swish,

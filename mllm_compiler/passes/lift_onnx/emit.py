@@ -75,7 +75,10 @@ class Emit:
 
 
 Converter = Callable[[OnnxOp, Emit], Sequence[SSAValue] | SSAValue | None]
-"""Makes the results of an operator from `mllm` ops; None where that is not possible."""
+"""Makes the first results of an operator from `mllm` ops; None where that is not possible.
+
+An operator whose other results are used stays as it is.
+"""
 
 
 def contents(value: SSAValue | None) -> tuple[Dim, ...] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
@@ -163,34 +164,41 @@ def _reduce(kind: ReduceKind) -> Converter:
     return convert
 
 
-def _last_axis(op: OnnxOp) -> bool:
-    axis = normal_axis(integer_attribute(op, "axis", -1), rank_of(op.operands[0]))
-    single = all(r.first_use is None for r in op.results[1:])
-    return axis == rank_of(op.operands[0]) - 1 and single
+def _normalised(op: OnnxOp, emit: Emit) -> tuple[SSAValue, SSAValue | None, SSAValue | None] | None:
+    """x, weight and bias with the normalised axes as one; None where that cannot be said."""
+    x, sides = op.operands[0], (op.input(1), op.input(2))
+    axis = normal_axis(integer_attribute(op, "axis", -1), rank_of(x))
+    tail = shape_of(x)[axis:]
+    if any(s is not None and shape_of(s) != tail for s in sides):
+        return None
+    if len(tail) == 1:
+        return x, *sides
+    if any(d.unknown for d in shape_of(x)):
+        return None
+    size = prod(tail, start=Dim.const(1))
+    flat = [None if s is None else emit.reshape(s, [size]) for s in sides]
+    return emit.reshape(x, [*shape_of(x)[:axis], size]), flat[0], flat[1]
 
 
 def _layer_norm(op: OnnxOp, emit: Emit) -> SSAValue | None:
-    epsilon = number_attribute(op, "epsilon", 1e-5)
-    x, weight, bias = op.operands[0], op.input(1), op.input(2)
-    if not _last_axis(op) or not _sides_fit(x, weight, bias):
+    found = _normalised(op, emit)
+    if found is None:
         return None
-    return emit(LayerNormOp(x, weight, bias, epsilon=epsilon))
-
-
-def _sides_fit(x: SSAValue, *sides: SSAValue | None) -> bool:
-    return all(s is None or shape_of(s) == shape_of(x)[-1:] for s in sides)
+    made = LayerNormOp(*found, epsilon=number_attribute(op, "epsilon", 1e-5))
+    return emit.reshape(emit(made), emit.result_dims)
 
 
 def _rms_norm(op: OnnxOp, emit: Emit) -> SSAValue | None:
-    x, weight = op.operands
-    if not _last_axis(op) or not _sides_fit(x, weight):
+    found = _normalised(op, emit)
+    if found is None or found[1] is None:
         return None
-    return emit(RmsNormOp(x, weight, epsilon=number_attribute(op, "epsilon", 1e-5)))
+    made = RmsNormOp(found[0], found[1], epsilon=number_attribute(op, "epsilon", 1e-5))
+    return emit.reshape(emit(made), emit.result_dims)
 
 
 def _batch_norm(op: OnnxOp, emit: Emit) -> SSAValue | None:
     x, scale, bias, mean, variance = op.operands
-    if len(op.results) != 1 or rank_of(x) < 2:
+    if integer_attribute(op, "training_mode") or rank_of(x) < 2:
         return None
     column = [shape_of(scale)[0], *[1] * (rank_of(x) - 2)]
     epsilon = number_attribute(op, "epsilon", 1e-5)

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from mllm_compiler.dialects.dims import Dim, dims_of
 from mllm_compiler.dialects.mllm import (
     BroadcastOp,
+    CastOp,
     ConcatOp,
     IotaOp,
     PadOp,
@@ -51,7 +52,7 @@ def _split(op: OnnxOp, emit: Emit) -> Sequence[SSAValue] | None:
     for result in op.results:
         extents = list(shape_of(x))
         extents[axis] = dims_of(tensor_type(result))[axis]
-        if extents[axis].unknown:
+        if any(d.unknown for d in extents):
             return None
         starts = [at if a == axis else Dim() for a in range(rank_of(x))]
         made.append(emit(SliceOp(x, starts, extents)))
@@ -65,12 +66,15 @@ def _slice(op: OnnxOp, emit: Emit) -> SSAValue | None:
     if bounds is None:
         return None
     starts, steps = [Dim()] * len(dims), [1] * len(dims)
-    extents = list(emit.result_dims)
+    extents = list(dims)
     for axis, start, step in bounds:
+        extents[axis] = emit.result_dims[axis]
         first = _first(start, step, dims[axis], extents[axis])
-        if first is None or extents[axis].unknown:
+        if first is None:
             return None
         starts[axis], steps[axis] = first, step
+    if any(d.unknown for d in extents):
+        return None
     return emit(SliceOp(x, starts, extents, steps))
 
 
@@ -141,8 +145,6 @@ def _range(op: OnnxOp, emit: Emit) -> SSAValue | None:
     made = emit(IotaOp(count, start[0], step[0]))
     if element_of(made) == element:
         return made
-    from mllm_compiler.dialects.mllm import CastOp
-
     return emit(CastOp(made, element))
 
 

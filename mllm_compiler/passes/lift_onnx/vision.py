@@ -81,7 +81,7 @@ def _pool(kind: PoolKind) -> Converter:
         ones = [1] * len(kernel)
         strides = integers_attribute(op, "strides") or ones
         plain = (integers_attribute(op, "dilations") or ones) == ones
-        plain = plain and not integer_attribute(op, "ceil_mode") and len(op.results) == 1
+        plain = plain and not integer_attribute(op, "ceil_mode")
         pads = _pads(op, kernel, strides, ones)
         if not plain or pads is None or not is_float(element_of(op.operands[0])):
             return None
