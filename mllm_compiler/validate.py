@@ -117,7 +117,7 @@ def relative_error(value: NDArray[np.generic], expected: NDArray[np.generic]) ->
     if not np.array_equal(np.isfinite(left), np.isfinite(right)):
         return float("inf")
     finite = np.isfinite(right)
-    difference = np.abs(np.where(finite, left - right, 0)).max()
+    difference = np.abs(np.where(finite, left, 0) - np.where(finite, right, 0)).max()
     scale = np.abs(np.where(finite, right, 0)).max()
     return float(difference / scale) if scale > 0 else float(difference)
 

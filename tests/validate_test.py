@@ -1,0 +1,125 @@
+"""`--validate` names the pass, the graph and the result that moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.passes import ModulePass
+
+from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.mllm import BinaryOp
+from mllm_compiler.errors import CompileError
+from mllm_compiler.flops import lifted_share
+from mllm_compiler.pass_run import count_ops, observe, run_passes
+from mllm_compiler.validate import Validator, relative_error, symbol_sizes
+from mllm_compiler.weights import WeightStore
+
+TEXT = """
+func.func @doubles(%x: tensor<?x8xf32, #mllm.dims<"tokens", "8">> {mllm.name = "x"})
+    -> (tensor<?x8xf32, #mllm.dims<"tokens", "8">> {mllm.name = "y"}) {
+  %y = mllm.binary add %x, %x : (tensor<?x8xf32, #mllm.dims<"tokens", "8">>,
+       tensor<?x8xf32, #mllm.dims<"tokens", "8">>) -> tensor<?x8xf32, #mllm.dims<"tokens", "8">>
+  func.return %y : tensor<?x8xf32, #mllm.dims<"tokens", "8">>
+}
+"""
+
+
+@dataclass(frozen=True)
+class Keep(ModulePass):
+    """Does nothing."""
+
+    name = "keep"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        return
+
+
+@dataclass(frozen=True)
+class AddToMul(ModulePass):
+    """Turns additions into products, wrongly."""
+
+    name = "add-to-mul"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        other = parse(TEXT.replace("mllm.binary add", "mllm.binary mul"))
+        (ours,), (theirs,) = (
+            [found for found in module.walk() if isinstance(found, BinaryOp)]
+            for module in (op, other)
+        )
+        ours.properties["kind"] = theirs.properties["kind"]
+
+
+def parse(text: str) -> ModuleOp:
+    return Parser(make_context(), text).parse_module()
+
+
+def validated(*passes: ModulePass, tolerance: float = 0.0) -> Validator:
+    module = parse(TEXT)
+    validator = Validator(WeightStore(), {this.name: tolerance for this in passes})
+    observe(0, "import", 0.0, module, [validator])
+    run_passes(module, passes, make_context(), [validator])
+    return validator
+
+
+def test_a_pass_that_keeps_everything_passes() -> None:
+    assert validated(Keep()).errors == {"import": 0.0, "keep": 0.0}
+
+
+def test_a_pass_that_moves_a_result_is_named() -> None:
+    with pytest.raises(CompileError) as caught:
+        validated(Keep(), AddToMul())
+    error = caught.value
+    assert (error.code, error.exit_code, error.location) == ("MLC-P001", 3, "doubles")
+    assert "'add-to-mul' changed 'y' by" in error.message
+
+
+def test_a_tolerance_is_a_promise_and_no_more() -> None:
+    assert validated(AddToMul(), tolerance=10.0).errors["add-to-mul"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (lambda x: x, 0.0),
+        (lambda x: x * 1.5, 0.5),
+        (lambda x: x[:1], np.inf),
+        (lambda x: np.where(x == 2, np.nan, x), np.inf),
+    ],
+)
+def test_the_error_is_relative_to_the_largest_value(
+    change: Callable[[np.ndarray], np.ndarray], error: float
+) -> None:
+    expected = np.array([[1.0, 2.0], [-2.0, 0.5]], np.float32)
+    assert relative_error(change(expected), expected) == pytest.approx(error)
+
+
+def test_infinities_of_masks_compare() -> None:
+    mask = np.array([0.0, -np.inf], np.float32)
+    assert relative_error(mask, mask) == 0.0
+    assert relative_error(np.array([]), np.array([])) == 0.0
+
+
+def test_sizes_respect_bounds_and_totals() -> None:
+    names = {"batch", "past_sequence_length", "sequence_length", "total_sequence_length"}
+    sizes = symbol_sizes(names, {"sequence_length": 2})
+    assert sizes["batch"] == 1
+    assert sizes["sequence_length"] == 2
+    assert sizes["total_sequence_length"] == sizes["past_sequence_length"] + 2
+
+
+def test_operations_are_counted_and_lifted() -> None:
+    module = parse(TEXT)
+    assert count_ops(module) == {"mllm.binary": 1}
+    assert lifted_share(module) == 1.0
+    onnx = TEXT.replace("mllm.binary add %x, %x", "onnx.Add %x, %x")
+    onnx = onnx.replace(
+        '-> tensor<?x8xf32, #mllm.dims<"tokens", "8">>\n  func',
+        '-> (tensor<?x8xf32, #mllm.dims<"tokens", "8">>)\n  func',
+    )
+    assert lifted_share(parse(onnx)) == 0.0
