@@ -1,4 +1,4 @@
-"""Control flow of the `onnx` dialect: the executor runs regions in their operator's scope."""
+"""Control flow and optionals of `onnx`: the executor runs regions in their operator's scope."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from xdsl.ir import Operation
 
+from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.onnx_types import ELEMENTS, NUMPY, element_type
 from mllm_compiler.errors import CompileError
@@ -136,7 +137,28 @@ def flex_attention(op: Operation, operands: Sequence[Array], frame: Frame) -> Se
     return (np.matmul(weights.astype(wide), v.astype(wide)).astype(v.dtype),)
 
 
+def optional(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+    """An optional is what it holds, or None."""
+    return (operands[0] if operands else cast(Array, None),)
+
+
+def has_element(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+    """Whether an optional holds something; what is no optional does."""
+    given = cast("Sequence[Array | None]", operands)
+    return (np.array(bool(given) and given[0] is not None),)
+
+
+def get_element(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+    """What an optional holds."""
+    if cast("Array | None", operands[0]) is None:
+        raise CompileError("MLC-D002", "the optional is empty", location=location_name(op))
+    return operands
+
+
 MEANINGS: dict[str, Meaning] = {
+    "onnx.Optional": optional,
+    "onnx.OptionalHasElement": has_element,
+    "onnx.OptionalGetElement": get_element,
     "onnx.preview.FlexAttention": flex_attention,
     "onnx.If": if_,
     "onnx.Loop": loop,
