@@ -136,8 +136,11 @@ def _log_softmax(op: OnnxOp, emit: Emit) -> SSAValue | None:
     x, axis = op.operands[0], integer_attribute(op, "axis", -1)
     if (op.opset or 13) < 13 and normal_axis(axis, rank_of(x)) != rank_of(x) - 1:
         return None
-    total = emit(ReduceOp(ReduceKind.LOG_SUM_EXP, x, [axis], keepdims=True))
-    return emit.binary(BinaryKind.SUB, x, total)
+    top = emit(ReduceOp(ReduceKind.MAX, x, [axis], keepdims=True))
+    below = emit.binary(BinaryKind.SUB, x, top)
+    raised = emit(UnaryOp(UnaryKind.EXP, below))
+    total = emit(ReduceOp(ReduceKind.SUM, raised, [axis], keepdims=True))
+    return emit.binary(BinaryKind.SUB, below, emit(UnaryOp(UnaryKind.LOG, total)))
 
 
 def reduced_axes(op: OnnxOp) -> list[int] | None:
