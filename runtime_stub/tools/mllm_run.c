@@ -42,6 +42,8 @@ typedef struct run {
   mllm_generate_options options;
   int json;
   int failed_output;
+  char *text; /* of the answer, kept for --json */
+  size_t text_bytes;
 } run;
 
 static int misuse(const char *what, const char *argument) {
@@ -155,6 +157,7 @@ static mllm_status open_all(run *r, const arguments *a, uint32_t threads, mllm_e
 }
 
 static void close_all(run *r) {
+  free(r->text);
   mllm_media_close(r->audio);
   mllm_media_close(r->image);
   mllm_generator_destroy(r->generator);
@@ -176,13 +179,24 @@ static void print_escaped(const char *text, size_t size) {
   }
 }
 
-static int on_piece(void *context, const mllm_piece *piece) {
-  run *r = context;
-  if (r->json)
-    print_escaped(piece->text, piece->bytes);
-  else
-    (void)fwrite(piece->text, 1, piece->bytes, stdout);
-  if (!r->json) (void)fflush(stdout);
+/* Keeps a piece for the one object of --json; 0: no memory. */
+static int keep(run *r, const mllm_piece *piece) {
+  char *grown = realloc(r->text, r->text_bytes + piece->bytes + 1);
+  if (grown == NULL) return 0;
+  memcpy(grown + r->text_bytes, piece->text, piece->bytes);
+  r->text = grown;
+  r->text_bytes += piece->bytes;
+  return 1;
+}
+
+/* 0: go on. */
+static int on_piece(run *r, const mllm_piece *piece) {
+  if (r->json) {
+    r->failed_output = !keep(r, piece);
+    return r->failed_output;
+  }
+  (void)fwrite(piece->text, 1, piece->bytes, stdout);
+  (void)fflush(stdout);
   r->failed_output = ferror(stdout);
   return r->failed_output;
 }
@@ -196,6 +210,8 @@ static void report(const run *r) {
   const double prompt = rate(s.prompt_tokens, s.prompt_seconds);
   const double decode = rate(s.new_tokens > 0 ? s.new_tokens - 1 : 0, s.decode_seconds);
   if (r->json) {
+    (void)fputs("{\"text\": \"", stdout);
+    print_escaped(r->text, r->text_bytes);
     (void)printf(
         "\", \"prompt_tokens\": %u, \"new_tokens\": %u, \"finish\": \"%s\", \"encode_seconds\": "
         "%.6f, "
@@ -216,7 +232,6 @@ static int answer(run *r, const arguments *a) {
   r->prompt.system = a->system;
   mllm_status status = mllm_generate_start(r->generator, &r->prompt, &r->options, &error);
   if (status != MLLM_OK) return fault(&error, a->bundle);
-  if (r->json) (void)fputs("{\"text\": \"", stdout);
   mllm_piece piece = {0};
   while (piece.token != MLLM_NO_TOKEN) {
     status = mllm_generate_next(r->generator, &piece, &error);

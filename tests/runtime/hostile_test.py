@@ -9,6 +9,7 @@ import io
 import os
 import random
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -34,9 +35,11 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if "MLLM_SANITIZED" in os.environ:
         return Path(os.environ["MLLM_SANITIZED"])
     build = tmp_path_factory.mktemp("sanitized")
+    tools = Path(sys.executable).parent
+    cmake = tools / "cmake" if (tools / "cmake").exists() else Path("cmake")
     options = ["-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DMLLM_SANITIZE=address,undefined"]
-    subprocess.run(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", *options], check=True)
-    subprocess.run(["cmake", "--build", build, "-j2", "--target", "mllm-run"], check=True)
+    subprocess.run([cmake, "-S", ROOT, "-B", build, *options], check=True)
+    subprocess.run([cmake, "--build", build, "-j2", "--target", "mllm-run"], check=True)
     return next(build.rglob("mllm-run"))
 
 

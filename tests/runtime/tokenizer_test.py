@@ -13,6 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from tokenizers.processors import TemplateProcessing
 
 from mllm_compiler.bundle.tokenizer_tables import tokenizer_tables
+from mllm_compiler.recipes import build_recipe
 from runtime_stub import Model, RuntimeFailure
 from tests.runtime.text_models import language_module, write_text_bundle
 
@@ -117,6 +118,21 @@ LONG = ["a" * 60_000, " " * 60_000 + "x", "ab" * 30_000, "é<x><|im_end|>"]
 @pytest.mark.parametrize("text", LONG)
 def test_long_words(pair: Pair, text: str) -> None:
     check(pair, text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["smollm2-135m", "whisper-base"])
+def test_the_real_tokenizers(tmp_path: Path, trust: Path, name: str) -> None:
+    file = build_recipe(name, lambda line: None) / "tokenizer.json"
+    made = Tokenizer.from_file(str(file))
+    tables = {"text/tokenizer.bin": tokenizer_tables(file.read_bytes())}
+    path = write_text_bundle(tmp_path / "bundle", *language_module(), replaced=tables)
+    pair = made, Model.open(path, trust=trust, threads=1)
+    for text in topics.values():
+        check(pair, text)
+    check(pair, SCALARS[::50])
+    for token in made.get_added_tokens_decoder().values():
+        check(pair, f"a {token.content}b")
 
 
 def test_plain_text_makes_no_marker(pair: Pair) -> None:
