@@ -166,7 +166,7 @@ def _conformed(value: Any, type: Attribute) -> Any:
     if element is None or not isinstance(value, np.ndarray):
         return value
     array, dtype = cast(Array, value), NUMPY[element]
-    return array if array.dtype == dtype or dtype.kind == "O" else array.astype(dtype)
+    return array if array.dtype == dtype else array.astype(dtype)
 
 
 def _custom(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
