@@ -152,3 +152,42 @@ def test_operations_are_counted_as_the_textbook_does() -> None:
     assert flops(reshape).as_int() == 0
     scores = 2 * 3 * 3
     assert flops(attention).as_int() == 2 * scores * 8 + 2 * scores * 8 + 6 * 2 * scores
+
+
+def test_a_weight_that_lies_the_other_way_is_turned_once_and_shared() -> None:
+    store = WeightStore()
+    matrix = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
+    turned = store.add(np.ascontiguousarray(matrix.T))
+    text = f"""
+    func.func @f(%x: tensor<2x8xf32>) -> (tensor<2x16xf32>, tensor<2x16xf32>) {{
+      %w = mllm.weight #mllm.blob<"{turned}", f32, [8, 16]> {{name = "a.weight"}} : tensor<8x16xf32>
+      %0 = mllm.matmul %x, %w : (tensor<2x8xf32>, tensor<8x16xf32>) -> tensor<2x16xf32>
+      %1 = mllm.matmul %x, %w : (tensor<2x8xf32>, tensor<8x16xf32>) -> tensor<2x16xf32>
+      func.return %0, %1 : tensor<2x16xf32>, tensor<2x16xf32>
+    }}
+    """
+    module = Parser(make_context(), text).parse_module()
+    x = np.random.default_rng(1).standard_normal((2, 8)).astype(np.float32)
+    before = run_function(module, "f", {"arg0": x}, store)
+    pass_class("lift-linear")().apply(make_context(store), module)
+    after = run_function(module, "f", {"arg0": x}, store)
+    for name, value in before.items():
+        np.testing.assert_allclose(after[name], value, rtol=1e-6)
+    weights = [op for op in module.walk() if op.name == "mllm.weight"]
+    straight = store.add(matrix)
+    assert {op.value.digest.data for op in weights} == {straight}
+    assert {op.weight_name.data for op in weights} == {"a.weight"}
+    assert len(list(store.digests())) == 2
+
+
+def test_a_weight_whose_bytes_are_unknown_stays_as_it_is() -> None:
+    text = f"""
+    func.func @f(%x: tensor<2x8xf32>) -> tensor<2x16xf32> {{
+      %w = mllm.weight #mllm.blob<"sha256:{"0" * 64}", f32, [8, 16]> : tensor<8x16xf32>
+      %0 = mllm.matmul %x, %w : (tensor<2x8xf32>, tensor<8x16xf32>) -> tensor<2x16xf32>
+      func.return %0 : tensor<2x16xf32>
+    }}
+    """
+    module = Parser(make_context(), text).parse_module()
+    pass_class("lift-linear")().apply(make_context(), module)
+    assert "mllm.matmul" in str(module)
