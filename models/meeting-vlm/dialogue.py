@@ -20,7 +20,7 @@ BEFORE = "<|im_start|>user\n"
 AFTER = f"\n{PROMPT}<|im_end|>\n<|im_start|>assistant\n"
 STOP = "<|im_end|>"
 IGNORED = -100
-_MINOR = 0.1  # loss weight of tokens that decide nothing
+_MINOR = 0.4  # loss weight of tokens that decide nothing
 _DECIDING = frozenset(
     [*NUMBERS, "one", "nobody", "nothing", "a", "slide", "chart", "photo", "no", "good", "poor"]
 )
