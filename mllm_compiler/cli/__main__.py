@@ -1,0 +1,5 @@
+"""`python -m mllm_compiler.cli` is `mllmc`."""
+
+from mllm_compiler.cli.main import main
+
+main()
