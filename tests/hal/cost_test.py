@@ -1,0 +1,39 @@
+"""What an op costs, counted by hand."""
+
+from __future__ import annotations
+
+from xdsl.parser import Parser
+
+from mllm_compiler.dialects import make_context
+from mllm_compiler.hal import cost_of
+from mllm_compiler.passes.graphs import graphs
+
+TEXT = """
+func.func @f(%x: tensor<2x?x8xf32, #mllm.dims<"2", "seq", "8">>, %w: tensor<4x8xf32>) {
+  %0 = mllm.linear %x, %w
+    : (tensor<2x?x8xf32, #mllm.dims<"2", "seq", "8">>, tensor<4x8xf32>)
+    -> tensor<2x?x4xf32, #mllm.dims<"2", "seq", "4">>
+  %1 = mllm.reshape %0
+    : (tensor<2x?x4xf32, #mllm.dims<"2", "seq", "4">>)
+    -> tensor<?x4xf32, #mllm.dims<"2 * seq", "4">>
+  %2 = mllm.attention %x, %x, %x {heads = 2 : i64, kv_heads = 2 : i64, scale = 1.0 : f64}
+    : (tensor<2x?x8xf32, #mllm.dims<"2", "seq", "8">>,
+       tensor<2x?x8xf32, #mllm.dims<"2", "seq", "8">>,
+       tensor<2x?x8xf32, #mllm.dims<"2", "seq", "8">>)
+    -> tensor<2x?x8xf32, #mllm.dims<"2", "seq", "8">>
+  func.return
+}
+"""
+
+
+def test_operations_are_counted_as_the_textbook_does() -> None:
+    module = Parser(make_context(), TEXT).parse_module()
+    linear, reshape, attention, _ = (
+        cost_of(op, {"seq": 3}) for op in graphs(module)[0].body.block.ops
+    )
+    rows = 2 * 3
+    assert linear.flops == 2 * rows * 8 * 4
+    assert linear.bytes == 4 * (rows * 8 + 4 * 8 + rows * 4)
+    assert reshape.flops == 0
+    scores = 2 * 3 * 3
+    assert attention.flops == 2 * scores * 8 + 2 * scores * 8
