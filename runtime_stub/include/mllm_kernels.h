@@ -32,8 +32,8 @@ typedef struct mllm_call {
   const mllm_view *out;
   uint32_t n_in;
   uint32_t n_out;
-  const int64_t *params;  /* exprs already evaluated; floats as bits of a double */
-  const uint8_t *kinds;   /* mllm_param_kind of each; NULL: all are integers or bits */
+  const int64_t *params; /* exprs already evaluated; floats as bits of a double */
+  const uint8_t *kinds;  /* mllm_param_kind of each; NULL: all are integers or bits */
   uint32_t n_params;
   int32_t cache;     /* index among the context's caches; -1: none */
   mllm_error *error; /* may be NULL */

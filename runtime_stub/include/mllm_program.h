@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #define MLLM_PROGRAM_MAGIC "MLLMPRG\x01"
-#define MLLM_NONE 0xFFFFFFFFu
-#define MLLM_NO_SLOT 0xFFFFFFFFFFFFFFFFull
+#define MLLM_NONE          0xFFFFFFFFu
+#define MLLM_NO_SLOT       0xFFFFFFFFFFFFFFFFull
 
 typedef enum mllm_section {
   MLLM_SECTION_STRINGS = 0,     /* bytes */
@@ -35,7 +35,8 @@ typedef struct mllm_section_record {
 } mllm_section_record;
 
 /* The header has no padding: magic (8 bytes), u32 abi, twelve section records, u64 arena_bytes,
- * u64 weight_bytes. The records of the sections lie as C lays them out; none of them needs padding. */
+ * u64 weight_bytes. The records of the sections lie as C lays them out; none of them needs padding.
+ */
 enum {
   MLLM_HEADER_ABI = 8,
   MLLM_HEADER_SECTIONS = 12,
@@ -123,13 +124,14 @@ typedef struct mllm_cache_record {
   uint32_t head_dim;
   uint32_t page_tokens;
   uint32_t max_tokens;
-  uint32_t format; /* mllm_kv_format */
+  uint32_t format;      /* mllm_kv_format */
   uint32_t past_symbol; /* its value is the cache's length; MLLM_NONE: no dim depends on it */
 } mllm_cache_record;
 
 typedef enum mllm_kv_format { MLLM_KV_F32 = 0 } mllm_kv_format;
 
-/* ---- Numbers in params ------------------------------------------------------------------------- */
+/* ---- Numbers in params -------------------------------------------------------------------------
+ */
 
 /* f32_linear: activation */
 typedef enum mllm_activation {
@@ -166,9 +168,9 @@ typedef enum mllm_elementwise_op {
   MLLM_EW_ICONST = 2, /* i64 too; the next word is the integer itself */
   MLLM_EW_SELECT = 3, /* i64 too */
   /* unary */
-  MLLM_EW_NEG = 16,       /* i64 too */
-  MLLM_EW_ABS = 17,       /* i64 too */
-  MLLM_EW_SIGN = 18,      /* i64 too */
+  MLLM_EW_NEG = 16,  /* i64 too */
+  MLLM_EW_ABS = 17,  /* i64 too */
+  MLLM_EW_SIGN = 18, /* i64 too */
   MLLM_EW_CEIL = 19,
   MLLM_EW_FLOOR = 20,
   MLLM_EW_ROUND = 21, /* half to even */

@@ -141,8 +141,8 @@ static void attend_rows(void *argument, size_t begin, size_t end, void *scratch)
 static bool mask_fits(const mllm_attention *a) {
   const mllm_view *mask = a->mask;
   if (!mllm_is_present(mask)) return true;
-  const bool dtype = mask->dtype == MLLM_I64 || mask->dtype == MLLM_I32 || mask->dtype == MLLM_F32 ||
-                     mask->dtype == MLLM_U8 || mask->dtype == MLLM_BOOL;
+  const bool dtype = mask->dtype == MLLM_I64 || mask->dtype == MLLM_I32 ||
+                     mask->dtype == MLLM_F32 || mask->dtype == MLLM_U8 || mask->dtype == MLLM_BOOL;
   return dtype && mask->rank == 2 && (mask->dims[0] == 1 || mllm_extent(mask, 0) == a->batch) &&
          mllm_extent(mask, 1) == a->keys;
 }
@@ -248,7 +248,8 @@ mllm_status mllm_k_f32_paged_attention(const mllm_call *call) {
   const mllm_kv_cache *cache = mllm_context_cache(call->context, call->cache);
   if (call->n_in < 1 || call->n_out != 1 || call->n_params != 6 || cache == NULL ||
       !read_params(call, 1, &a)) {
-    return MLLM_REJECT(call, "f32_paged_attention takes f32 q, 6 params, and an entry with a cache");
+    return MLLM_REJECT(call,
+                       "f32_paged_attention takes f32 q, 6 params, and an entry with a cache");
   }
   const int64_t layer = call->params[0];
   a.v_dim = cache->info.head_dim;

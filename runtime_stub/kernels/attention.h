@@ -4,15 +4,15 @@
 
 #include "operands.h"
 
-/* softmax(scale Q K^T + bias, where allowed) V; query row r = (t, g) of a kv head is query t of head
- * kv_head * group + g. */
+/* softmax(scale Q K^T + bias, where allowed) V; query row r = (t, g) of a kv head is query t of
+ * head kv_head * group + g. */
 typedef struct mllm_attention {
   const mllm_ops *ops;
-  const float *q;  /* [batch, T, heads, dim] */
-  float *y;        /* [batch, T, heads, v_dim] */
-  mllm_kv_view k;  /* of batch 0 */
+  const float *q; /* [batch, T, heads, dim] */
+  float *y;       /* [batch, T, heads, v_dim] */
+  mllm_kv_view k; /* of batch 0 */
   mllm_kv_view v;
-  size_t k_batch;  /* bytes between batches */
+  size_t k_batch; /* bytes between batches */
   size_t v_batch;
   const mllm_view *mask; /* [batch or 1, S] i64, bool, u8 or i32, or absent: 0 = excluded */
   const mllm_view *bias; /* f32, broadcast to [batch, heads, T, S], or absent */

@@ -84,7 +84,9 @@ static void score(const job *j, const buffers *b, size_t rows, const float *keys
   const mllm_gemm_ops *ops = a->ops->gemm;
   ops->pack_panels(b->k, keys, stride, count, a->dim);
   const size_t columns = round_up(count, MLLM_PANEL);
-  mllm_tile tile = {.depth = a->dim, .row_stride = MLLM_PANEL, .panel_stride = a->dim * MLLM_PANEL,
+  mllm_tile tile = {.depth = a->dim,
+                    .row_stride = MLLM_PANEL,
+                    .panel_stride = a->dim * MLLM_PANEL,
                     .c_stride = KEYS};
   for (size_t c = 0; c < columns; c += ops->tile_columns) {
     tile.columns = smaller(ops->tile_columns, columns - c);
@@ -129,8 +131,12 @@ static void add_values(const job *j, const buffers *b, size_t rows, const float 
     values = b->v;
     stride = j->v_wide;
   }
-  mllm_tile tile = {.depth = count, .a_is_rows = true, .row_stride = stride,
-                    .panel_stride = MLLM_PANEL, .c_stride = v_dim, .start = MLLM_START_C};
+  mllm_tile tile = {.depth = count,
+                    .a_is_rows = true,
+                    .row_stride = stride,
+                    .panel_stride = MLLM_PANEL,
+                    .c_stride = v_dim,
+                    .start = MLLM_START_C};
   for (size_t r = 0; r < rows; r += ops->tile_rows) {
     tile.rows = smaller(ops->tile_rows, rows - r);
     tile.a = b->scores + r * KEYS;
@@ -210,7 +216,9 @@ bool mllm_attention_fits_tiles(const mllm_attention *a) {
 }
 
 void mllm_attention_tiles(mllm_context *context, const mllm_attention *a) {
-  job j = {.a = a, .group = a->heads / a->kv_heads, .block_rows = ROWS,
+  job j = {.a = a,
+           .group = a->heads / a->kv_heads,
+           .block_rows = ROWS,
            .v_wide = round_up(a->v_dim, MLLM_PANEL)};
   while (floats_needed(a, j.block_rows) * sizeof(float) > MLLM_SCRATCH_BYTES) j.block_rows /= 2;
   j.block_rows = j.block_rows / a->ops->gemm->tile_rows * a->ops->gemm->tile_rows;

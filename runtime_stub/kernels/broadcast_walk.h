@@ -11,7 +11,8 @@ typedef struct mllm_walk {
   size_t stride[MLLM_MAX_RANK]; /* of the operand, elements */
 } mllm_walk;
 
-/* The operand's element for the result's element `index`; *run of them follow at stride[rank - 1]. */
+/* The operand's element for the result's element `index`; *run of them follow at stride[rank - 1].
+ */
 static inline size_t mllm_walk_at(const mllm_walk *walk, size_t index, size_t *run) {
   size_t offset = 0;
   *run = 1;

@@ -1,5 +1,5 @@
-/* cast.c - cast between any two dtypes, and iota. Floats go to integers towards zero and stop at the
- * integer's bounds; to bool by != 0; to half floats to the nearest, ties to even. */
+/* cast.c - cast between any two dtypes, and iota. Floats go to integers towards zero and stop at
+ * the integer's bounds; to bool by != 0; to half floats to the nearest, ties to even. */
 #include "operands.h"
 
 enum { GRAIN = 1 << 13 };

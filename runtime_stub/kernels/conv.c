@@ -10,12 +10,13 @@ enum { PIXELS = 128, DEPTH = 256 };
 typedef struct job {
   const mllm_ops *ops;
   mllm_window window;
-  const float *x;    /* [batch, channels, *in] */
-  const float *w;    /* [ceil(filters / 16), channels * kernel, 16], or [filters, channels / groups, *kernel] */
+  const float *x; /* [batch, channels, *in] */
+  const float *
+      w; /* [ceil(filters / 16), channels * kernel, 16], or [filters, channels / groups, *kernel] */
   const float *bias; /* [filters] or NULL */
   float *y;          /* [batch, filters, *out] */
   size_t channels, filters, groups;
-  size_t depth;   /* channels / groups * kernel_area */
+  size_t depth;     /* channels / groups * kernel_area */
   size_t stretches; /* of PIXELS pixels of an image */
 } job;
 
@@ -95,9 +96,13 @@ static void convolve_stretch(const job *j, size_t item, float *scratch) {
     const size_t depth = smaller(DEPTH, j->depth - k);
     gather_panels(j, image, k, depth, pixel, count, panels);
     for (size_t f = 0; f < j->filters; f += ops->tile_rows) {
-      mllm_tile tile = {.rows = smaller(ops->tile_rows, j->filters - f), .depth = depth,
-                        .a = packed, .row_stride = MLLM_PANEL, .panel_stride = depth * MLLM_PANEL,
-                        .c_stride = area, .start = MLLM_START_C};
+      mllm_tile tile = {.rows = smaller(ops->tile_rows, j->filters - f),
+                        .depth = depth,
+                        .a = packed,
+                        .row_stride = MLLM_PANEL,
+                        .panel_stride = depth * MLLM_PANEL,
+                        .c_stride = area,
+                        .start = MLLM_START_C};
       pack_filters(j, f, tile.rows, k, depth, packed);
       for (size_t p = 0; p < count; p += ops->tile_columns) {
         tile.columns = smaller(ops->tile_columns, count - p);
@@ -120,8 +125,7 @@ static void convolve_filter(const job *j, size_t item) {
   const size_t filter = item % j->filters;
   const size_t group_channels = j->channels / j->groups;
   const size_t first_channel = filter / (j->filters / j->groups) * group_channels;
-  const float *image =
-      j->x + (item / j->filters * j->channels + first_channel) * w->in_area;
+  const float *image = j->x + (item / j->filters * j->channels + first_channel) * w->in_area;
   const float *weights = j->w + filter * j->depth;
   float *y = j->y + item * w->out_area;
   const size_t width = (size_t)w->out[last];

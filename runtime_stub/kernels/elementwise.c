@@ -13,11 +13,11 @@ typedef struct tile {
 
 /* n elements from `offset` on, `step` apart, as floats */
 static void convert(const mllm_view *x, size_t offset, size_t step, float *to, size_t n) {
-#define FROM(type)                                        \
-  {                                                       \
-    const type *from = (const type *)x->data + offset;    \
+#define FROM(type)                                                \
+  {                                                               \
+    const type *from = (const type *)x->data + offset;            \
     for (size_t i = 0; i < n; i++) to[i] = (float)from[i * step]; \
-    return;                                               \
+    return;                                                       \
   }
   switch (x->dtype) {
     case MLLM_F32: FROM(float)
@@ -106,10 +106,12 @@ static void store_result(const mllm_view *y, size_t start, const float *from, si
   switch (y->dtype) {
     case MLLM_F32: memmove((float *)y->data + start, from, n * sizeof(float)); return;
     case MLLM_I64:
-      for (size_t i = 0; i < n; i++) ((int64_t *)y->data)[start + i] = mllm_truncate((double)from[i]);
+      for (size_t i = 0; i < n; i++)
+        ((int64_t *)y->data)[start + i] = mllm_truncate((double)from[i]);
       return;
     case MLLM_I32:
-      for (size_t i = 0; i < n; i++) ((int32_t *)y->data)[start + i] = (int32_t)mllm_truncate((double)from[i]);
+      for (size_t i = 0; i < n; i++)
+        ((int32_t *)y->data)[start + i] = (int32_t)mllm_truncate((double)from[i]);
       return;
     default:
       for (size_t i = 0; i < n; i++) ((uint8_t *)y->data)[start + i] = from[i] != 0.0F;

@@ -9,15 +9,15 @@ static int arity(uint64_t op) {
   return mllm_op_is_binary(op) ? 2 : -1;
 }
 
-static bool words_fit(const mllm_elementwise *program,
-                      bool (*has_op)(const mllm_ops *, uint64_t)) {
+static bool words_fit(const mllm_elementwise *program, bool (*has_op)(const mllm_ops *, uint64_t)) {
   int depth = 0;
   for (size_t i = 0; i < program->words.count; i++) {
     const uint64_t op = mllm_word_op(program->words.values[i]);
     const int taken = arity(op);
     if (taken < 0 || depth < taken) return false;
     if (taken > 0 && op != MLLM_EW_SELECT && !has_op(program->ops, op)) return false;
-    if (op == MLLM_EW_LOAD && mllm_word_arg(program->words.values[i]) >= program->n_in) return false;
+    if (op == MLLM_EW_LOAD && mllm_word_arg(program->words.values[i]) >= program->n_in)
+      return false;
     if (mllm_op_is_constant(op) && ++i == program->words.count) return false;
     depth += 1 - taken;
     if (depth > MLLM_EW_DEPTH) return false;
@@ -31,7 +31,8 @@ mllm_status mllm_elementwise_read(const mllm_call *call, bool (*has_op)(const ml
   memset(program, 0, sizeof *program);
   if (call->n_in > MLLM_EW_INPUTS || call->n_out != 1 ||
       !mllm_param_array(call, &position, &program->words)) {
-    return MLLM_REJECT(call, "elementwise takes at most %d operands, and a program", MLLM_EW_INPUTS);
+    return MLLM_REJECT(call, "elementwise takes at most %d operands, and a program",
+                       MLLM_EW_INPUTS);
   }
   program->ops = call->context->ops;
   program->in = call->in;

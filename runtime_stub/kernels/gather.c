@@ -4,9 +4,9 @@
 enum { GRAIN_BYTES = 1 << 14 };
 
 typedef struct gather_job {
-  const unsigned char *x;  /* [outer, extent, inner bytes] */
-  const int64_t *indices;  /* [count] */
-  unsigned char *y;        /* [outer, count, inner bytes] */
+  const unsigned char *x; /* [outer, extent, inner bytes] */
+  const int64_t *indices; /* [count] */
+  unsigned char *y;       /* [outer, count, inner bytes] */
   size_t extent, count, inner;
 } gather_job;
 
@@ -51,8 +51,11 @@ mllm_status mllm_k_gather(const mllm_call *call) {
   }
   if (!fits) return MLLM_REJECT(call, "gather: y has not the shape that x and indices give");
   if (mllm_elements(y) == 0) return MLLM_OK;
-  gather_job j = {.x = x->data, .indices = indices->data, .y = y->data,
-                  .extent = mllm_extent(x, a), .count = mllm_elements(indices),
+  gather_job j = {.x = x->data,
+                  .indices = indices->data,
+                  .y = y->data,
+                  .extent = mllm_extent(x, a),
+                  .count = mllm_elements(indices),
                   .inner = mllm_product(x, a + 1, x->rank) * mllm_dtype_bytes(x->dtype)};
   int64_t bad = 0;
   if (!indices_fit(j.indices, j.count, -x->dims[a], x->dims[a], &bad)) {

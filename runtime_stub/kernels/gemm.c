@@ -59,10 +59,8 @@ MLLM_INLINE void tile(const mllm_tile *t, const size_t rows, const size_t panels
   }
 }
 
-#define TILE_CASE(r)                             \
-  case r:                                        \
-    tile(t, r, panels, row_step, depth_step);    \
-    return;
+#define TILE_CASE(r) \
+  case r: tile(t, r, panels, row_step, depth_step); return;
 
 MLLM_INLINE void tile_rows(const mllm_tile *t, const size_t panels, const size_t row_step,
                            const size_t depth_step) {
@@ -262,17 +260,16 @@ MLLM_INLINE void transpose_rows(float *packed, const float *x, size_t x_stride, 
   }
 }
 
-static void pack_rows(float *packed, const float *x, size_t x_stride, size_t rows,
-                                      size_t depth, float scale) {
+static void pack_rows(float *packed, const float *x, size_t x_stride, size_t rows, size_t depth,
+                      float scale) {
   transpose_rows(packed, x, x_stride, rows, depth, ROWS, scale);
 }
 
-static void pack_panels(float *packed, const float *x, size_t x_stride,
-                                        size_t rows, size_t depth) {
+static void pack_panels(float *packed, const float *x, size_t x_stride, size_t rows, size_t depth) {
   for (size_t row = 0; row < rows; row += PANEL) {
     const size_t left = rows - row;
-    transpose_rows(packed + row * depth, x + row * x_stride, x_stride,
-                   left < PANEL ? left : PANEL, depth, PANEL, 1.0F);
+    transpose_rows(packed + row * depth, x + row * x_stride, x_stride, left < PANEL ? left : PANEL,
+                   depth, PANEL, 1.0F);
   }
 }
 

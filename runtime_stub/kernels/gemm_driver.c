@@ -9,7 +9,7 @@ enum {
   BLOCK_DEPTH = 512,
   ITEMS_PER_THREAD = 4
 };
-_Static_assert(BLOCK_ROWS *BLOCK_DEPTH * sizeof(float) <= MLLM_SCRATCH_BYTES, "packed block");
+_Static_assert(BLOCK_ROWS * BLOCK_DEPTH * sizeof(float) <= MLLM_SCRATCH_BYTES, "packed block");
 
 typedef struct job {
   const mllm_gemm *gemm;

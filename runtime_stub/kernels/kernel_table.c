@@ -45,4 +45,6 @@ mllm_kernel mllm_find_kernel(const char *name) {
   return NULL;
 }
 
-const char *mllm_kernel_name(uint32_t index) { return index < KERNELS ? kernels[index].name : NULL; }
+const char *mllm_kernel_name(uint32_t index) {
+  return index < KERNELS ? kernels[index].name : NULL;
+}

@@ -63,21 +63,32 @@ mllm_status mllm_k_f32_linear(const mllm_call *call) {
   const float *bias = mllm_input(call, 2)->data;
   const uint32_t activation = (uint32_t)call->params[1];
   if (rows <= MLLM_GEMV_ROWS) {
-    gemv_job job = {
-        .ops = call->context->ops,
-        .gemv = {.rows = rows, .depth = depth, .columns = columns, .x = x->data, .x_stride = depth,
-                 .w = call->in[1].data, .bias = bias, .y = call->out[0].data, .y_stride = columns},
-        .activation = mllm_activation_fn(call->context->ops, activation)};
+    gemv_job job = {.ops = call->context->ops,
+                    .gemv = {.rows = rows,
+                             .depth = depth,
+                             .columns = columns,
+                             .x = x->data,
+                             .x_stride = depth,
+                             .w = call->in[1].data,
+                             .bias = bias,
+                             .y = call->out[0].data,
+                             .y_stride = columns},
+                    .activation = mllm_activation_fn(call->context->ops, activation)};
     const size_t panels = (columns + MLLM_PANEL - 1) / MLLM_PANEL;
     mllm_parallel_for(call->context->threads, panels, GEMV_GRAIN / (depth * MLLM_PANEL + 1) + 1,
                       gemv_panels, &job);
     return MLLM_OK;
   }
   const mllm_dense dense = {x->data, depth};
-  mllm_gemm_run(call->context, &(mllm_gemm){.rows = rows, .depth = depth, .columns = columns,
-                                            .pack = mllm_pack_dense, .source = &dense,
-                                            .b = call->in[1].data, .bias = bias,
-                                            .activation = activation, .c = call->out[0].data,
+  mllm_gemm_run(call->context, &(mllm_gemm){.rows = rows,
+                                            .depth = depth,
+                                            .columns = columns,
+                                            .pack = mllm_pack_dense,
+                                            .source = &dense,
+                                            .b = call->in[1].data,
+                                            .bias = bias,
+                                            .activation = activation,
+                                            .c = call->out[0].data,
                                             .c_stride = columns});
   return MLLM_OK;
 }

@@ -127,7 +127,7 @@ mllm_status mllm_k_f32_matmul(const mllm_call *call) {
   j.row_blocks = (j.m + BLOCK_ROWS - 1) / BLOCK_ROWS;
   j.column_blocks = (j.n + BLOCK_COLUMNS - 1) / BLOCK_COLUMNS;
   const size_t matrices = mllm_product(y, 0, y->rank - 2);
-  mllm_parallel_for(call->context->threads, matrices * j.row_blocks * j.column_blocks, 1,
-                    run_items, &j);
+  mllm_parallel_for(call->context->threads, matrices * j.row_blocks * j.column_blocks, 1, run_items,
+                    &j);
   return MLLM_OK;
 }

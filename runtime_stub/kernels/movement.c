@@ -2,8 +2,8 @@
 #include "strided.h"
 
 static mllm_strided copy_to(const mllm_view *x, const mllm_view *y) {
-  mllm_strided copy = {.rank = y->rank, .x = x->data, .y = y->data,
-                       .element = mllm_dtype_bytes(y->dtype)};
+  mllm_strided copy = {
+      .rank = y->rank, .x = x->data, .y = y->data, .element = mllm_dtype_bytes(y->dtype)};
   for (uint32_t i = 0; i < y->rank; i++) copy.extent[i] = mllm_extent(y, i);
   return copy;
 }

@@ -46,8 +46,12 @@ static mllm_status normalise(const mllm_call *call, uint32_t operands, mllm_task
   }
   const size_t count = mllm_elements(x);
   if (count == 0) return MLLM_OK;
-  job j = {.ops = call->context->ops->rows, .x = x->data, .weight = weight->data,
-           .bias = bias->data, .y = y->data, .n = n,
+  job j = {.ops = call->context->ops->rows,
+           .x = x->data,
+           .weight = weight->data,
+           .bias = bias->data,
+           .y = y->data,
+           .n = n,
            .epsilon = (float)mllm_param_double(call->params[0])};
   mllm_parallel_for(call->context->threads, count / n, GRAIN / n + 1, rows, &j);
   return MLLM_OK;

@@ -26,11 +26,11 @@ typedef enum mllm_tile_start {
 /* One tile of c = a b. b is panels of 16 columns: element (k, j) of panel p stands at
  * b[p * panel_stride + k * row_stride + j]. */
 typedef struct mllm_tile {
-  size_t rows;         /* 1..tile_rows */
-  size_t columns;      /* 1..tile_columns; b has all 16 columns of each panel that is begun */
-  size_t depth;        /* k */
-  const float *a;      /* [depth, tile_rows]: packed with pack_rows; or [rows, MLLM_A_STRIDE] */
-  bool a_is_rows;      /* a is of the second kind */
+  size_t rows;    /* 1..tile_rows */
+  size_t columns; /* 1..tile_columns; b has all 16 columns of each panel that is begun */
+  size_t depth;   /* k */
+  const float *a; /* [depth, tile_rows]: packed with pack_rows; or [rows, MLLM_A_STRIDE] */
+  bool a_is_rows; /* a is of the second kind */
   const float *b;
   size_t row_stride;   /* of b, floats */
   size_t panel_stride; /* of b, floats */
@@ -44,8 +44,8 @@ typedef struct mllm_tile {
 typedef struct mllm_gemv {
   size_t rows; /* 1..MLLM_GEMV_ROWS */
   size_t depth;
-  size_t columns;    /* 1..16 of the last panel are used */
-  const float *x;    /* [rows, depth] */
+  size_t columns; /* 1..16 of the last panel are used */
+  const float *x; /* [rows, depth] */
   size_t x_stride;
   const float *w;    /* first panel */
   const float *bias; /* [columns] or NULL */

@@ -51,8 +51,11 @@ mllm_status mllm_k_f32_patch_embed(const mllm_call *call) {
       w->dims[2] != MLLM_PANEL || !mllm_is_vector_or_absent(mllm_input(call, 2), (size_t)n)) {
     return MLLM_REJECT(call, "f32_patch_embed: w is not [ceil(n / 16), C * p * p, 16]");
   }
-  patches p = {.pixels = x->data, .channels = mllm_extent(x, 1), .height = mllm_extent(x, 2),
-               .width = mllm_extent(x, 3), .patch = (size_t)patch};
+  patches p = {.pixels = x->data,
+               .channels = mllm_extent(x, 1),
+               .height = mllm_extent(x, 2),
+               .width = mllm_extent(x, 3),
+               .patch = (size_t)patch};
   p.down = p.height / p.patch;
   p.across = p.width / p.patch;
   if (mllm_elements(y) == 0) return MLLM_OK;
@@ -61,11 +64,14 @@ mllm_status mllm_k_f32_patch_embed(const mllm_call *call) {
       mllm_extent(w, 1) != p.channels * p.patch * p.patch) {
     return MLLM_REJECT(call, "f32_patch_embed: y is not [B, patches, n]");
   }
-  mllm_gemm_run(call->context,
-                &(mllm_gemm){.rows = mllm_extent(y, 0) * mllm_extent(y, 1),
-                             .depth = mllm_extent(w, 1), .columns = (size_t)n,
-                             .pack = pack_patches, .source = &p, .b = w->data,
-                             .bias = mllm_input(call, 2)->data, .c = y->data,
-                             .c_stride = (size_t)n});
+  mllm_gemm_run(call->context, &(mllm_gemm){.rows = mllm_extent(y, 0) * mllm_extent(y, 1),
+                                            .depth = mllm_extent(w, 1),
+                                            .columns = (size_t)n,
+                                            .pack = pack_patches,
+                                            .source = &p,
+                                            .b = w->data,
+                                            .bias = mllm_input(call, 2)->data,
+                                            .c = y->data,
+                                            .c_stride = (size_t)n});
   return MLLM_OK;
 }

@@ -80,7 +80,9 @@ mllm_status mllm_k_f32_pool(const mllm_call *call) {
   const mllm_view *x = &call->in[0];
   const mllm_view *y = &call->out[0];
   const int64_t kind = call->params[0];
-  job j = {.x = x->data, .y = y->data, .average = kind == MLLM_POOL_AVERAGE,
+  job j = {.x = x->data,
+           .y = y->data,
+           .average = kind == MLLM_POOL_AVERAGE,
            .count_pads = call->params[at] != 0};
   if (x->dtype != MLLM_F32 || y->dtype != MLLM_F32 || kind < MLLM_POOL_MAX ||
       kind > MLLM_POOL_AVERAGE || !mllm_same_leading(x, y, 2) ||

@@ -58,9 +58,13 @@ mllm_status mllm_k_f32_rope(const mllm_call *call) {
       heads < 1 || x->dims[2] % heads != 0) {
     return MLLM_REJECT(call, "f32_rope: x and y are f32 [B, T, heads * D]");
   }
-  job j = {.x = x->data, .positions = positions->data, .inv_freq = inv_freq->data,
-           .y = call->out[0].data, .heads = (size_t)heads,
-           .dim = mllm_extent(x, 2) / (size_t)heads, .interleaved = call->params[1] != 0};
+  job j = {.x = x->data,
+           .positions = positions->data,
+           .inv_freq = inv_freq->data,
+           .y = call->out[0].data,
+           .heads = (size_t)heads,
+           .dim = mllm_extent(x, 2) / (size_t)heads,
+           .interleaved = call->params[1] != 0};
   if (positions->dtype != MLLM_I64 || positions->rank != 2 || !mllm_same_leading(x, positions, 2) ||
       !mllm_is_f32(inv_freq, 1)) {
     return MLLM_REJECT(call, "f32_rope: positions are i64 [B, T], inv_freq is f32 [R / 2]");

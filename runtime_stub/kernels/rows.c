@@ -53,7 +53,8 @@ static void add_rows(float *y, const float *weights, const float *x, size_t x_st
     for (size_t row = 0; row < count; row++) {
       const vf weight = splat(weights[row]);
 #pragma GCC unroll 4
-      for (size_t s = 0; s < SUMS; s++) sums[s] += weight * load(x + row * x_stride + i + s * LANES);
+      for (size_t s = 0; s < SUMS; s++)
+        sums[s] += weight * load(x + row * x_stride + i + s * LANES);
     }
 #pragma GCC unroll 4
     for (size_t s = 0; s < SUMS; s++) store(y + i + s * LANES, sums[s]);
@@ -109,8 +110,7 @@ static void add_scaled(float *y, const float *x, float factor, size_t n) {
   for (size_t i = 0; i < n; i++) y[i] += factor * x[i];
 }
 
-static void rms_norm(float *y, const float *x, const float *weight, float epsilon,
-                                     size_t n) {
+static void rms_norm(float *y, const float *x, const float *weight, float epsilon, size_t n) {
   const float square = dot(x, x, n) / (float)n;
   const float factor = 1.0F / sqrtf(square + epsilon);
   if (weight == NULL) {
@@ -123,8 +123,8 @@ static void rms_norm(float *y, const float *x, const float *weight, float epsilo
 }
 
 /* Two passes over the row: the mean, then the squares of what is left. */
-static void layer_norm(float *y, const float *x, const float *weight,
-                                       const float *bias, float epsilon, size_t n) {
+static void layer_norm(float *y, const float *x, const float *weight, const float *bias,
+                       float epsilon, size_t n) {
   const float mean = sum(x, n) / (float)n;
 #pragma GCC ivdep
   for (size_t i = 0; i < n; i++) y[i] = x[i] - mean;

@@ -10,11 +10,11 @@
 #ifndef MLLM_VARIANT
 #error "compile with -DMLLM_VARIANT=scalar, avx2 or avx512"
 #endif
-#define MLLM_JOIN_(a, b) mllm_##a##_##b
-#define MLLM_JOIN(a, b) MLLM_JOIN_(a, b)
+#define MLLM_JOIN_(a, b)        mllm_##a##_##b
+#define MLLM_JOIN(a, b)         MLLM_JOIN_(a, b)
 #define MLLM_VARIANT_NAME(name) MLLM_JOIN(name, MLLM_VARIANT)
-#define MLLM_TEXT_(a) #a
-#define MLLM_TEXT(a) MLLM_TEXT_(a)
+#define MLLM_TEXT_(a)           #a
+#define MLLM_TEXT(a)            MLLM_TEXT_(a)
 
 #if defined(__AVX512F__)
 enum { LANES = 16 };

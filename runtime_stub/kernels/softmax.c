@@ -69,7 +69,9 @@ mllm_status mllm_k_f32_softmax(const mllm_call *call) {
   }
   const size_t count = mllm_elements(x);
   if (count == 0) return MLLM_OK;
-  job j = {.ops = call->context->ops, .x = x->data, .y = y->data,
+  job j = {.ops = call->context->ops,
+           .x = x->data,
+           .y = y->data,
            .n = mllm_extent(x, (uint32_t)axis),
            .inner = mllm_product(x, (uint32_t)axis + 1, x->rank)};
   const size_t outer = count / (j.n * j.inner);

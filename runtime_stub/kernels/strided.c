@@ -1,7 +1,7 @@
 /* strided.c - the copy behind transpose, slice, broadcast and concat.
  *
- * Axes that lie together become one. Rows that are dense in x are moved whole; where another axis is
- * dense in x, as in a transpose, 16 x 16 blocks keep both sides within a few cache lines. */
+ * Axes that lie together become one. Rows that are dense in x are moved whole; where another axis
+ * is dense in x, as in a transpose, 16 x 16 blocks keep both sides within a few cache lines. */
 #include "strided.h"
 
 enum { BLOCK = 16, GRAIN_BYTES = 1 << 14 };
@@ -16,9 +16,9 @@ typedef struct job {
 /* Copies n elements, x_step and y_step apart. */
 static void copy_elements(unsigned char *y, ptrdiff_t y_step, const unsigned char *x,
                           ptrdiff_t x_step, size_t n, size_t element) {
-#define BY(type)                                                                     \
-  for (ptrdiff_t i = 0; i < (ptrdiff_t)n; i++) ((type *)(void *)y)[i * y_step] = \
-      ((const type *)(const void *)x)[i * x_step];                                   \
+#define BY(type)                                                                   \
+  for (ptrdiff_t i = 0; i < (ptrdiff_t)n; i++)                                     \
+    ((type *)(void *)y)[i * y_step] = ((const type *)(const void *)x)[i * x_step]; \
   return
   switch (element) {
     case 1: BY(uint8_t);

@@ -7,21 +7,21 @@
 #include "ops.h"
 #include "simd.h"
 
-#define UNARY(name, expression)                                                 \
-  static void name(float *y, const float *x, size_t n) {                        \
-    _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) {                       \
-      const float v = x[i];                                                     \
-      y[i] = (expression);                                                      \
-    }                                                                           \
+#define UNARY(name, expression)                           \
+  static void name(float *y, const float *x, size_t n) {  \
+    _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) { \
+      const float v = x[i];                               \
+      y[i] = (expression);                                \
+    }                                                     \
   }
 
-#define BINARY(name, expression)                                                \
-  static void name(float *y, const float *a, const float *b, size_t n) {        \
-    _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) {                       \
-      const float u = a[i];                                                     \
-      const float v = b[i];                                                     \
-      y[i] = (expression);                                                      \
-    }                                                                           \
+#define BINARY(name, expression)                                         \
+  static void name(float *y, const float *a, const float *b, size_t n) { \
+    _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) {                \
+      const float u = a[i];                                              \
+      const float v = b[i];                                              \
+      y[i] = (expression);                                               \
+    }                                                                    \
   }
 
 UNARY(negate, -v)
@@ -102,71 +102,73 @@ static void power(float *y, const float *a, const float *b, size_t n) {
   }
 }
 
-#define AT_UNARY(op) [op - MLLM_UNARY_FIRST]
+#define AT_UNARY(op)  [op - MLLM_UNARY_FIRST]
 #define AT_BINARY(op) [op - MLLM_BINARY_FIRST]
 
 const mllm_math_ops MLLM_VARIANT_NAME(math_ops) = {
-    .unary = {
-        AT_UNARY(MLLM_EW_NEG) = negate,
-        AT_UNARY(MLLM_EW_ABS) = absolute,
-        AT_UNARY(MLLM_EW_SIGN) = sign,
-        AT_UNARY(MLLM_EW_CEIL) = ceiling,
-        AT_UNARY(MLLM_EW_FLOOR) = floor_of,
-        AT_UNARY(MLLM_EW_ROUND) = round_even,
-        AT_UNARY(MLLM_EW_EXP) = exponential,
-        AT_UNARY(MLLM_EW_LOG) = logarithm,
-        AT_UNARY(MLLM_EW_SQRT) = square_root,
-        AT_UNARY(MLLM_EW_RSQRT) = inverse_root,
-        AT_UNARY(MLLM_EW_RECIPROCAL) = reciprocal,
-        AT_UNARY(MLLM_EW_SIN) = sine,
-        AT_UNARY(MLLM_EW_COS) = cosine,
-        AT_UNARY(MLLM_EW_TAN) = tangent,
-        AT_UNARY(MLLM_EW_TANH) = hyperbolic_tangent,
-        AT_UNARY(MLLM_EW_ERF) = error_function,
-        AT_UNARY(MLLM_EW_SIGMOID) = sigmoid,
-        AT_UNARY(MLLM_EW_RELU) = relu,
-        AT_UNARY(MLLM_EW_GELU) = gelu,
-        AT_UNARY(MLLM_EW_GELU_TANH) = gelu_tanh,
-        AT_UNARY(MLLM_EW_SILU) = silu,
-        AT_UNARY(MLLM_EW_SOFTPLUS) = softplus,
-        AT_UNARY(MLLM_EW_HARD_SIGMOID) = hard_sigmoid,
-        AT_UNARY(MLLM_EW_HARD_SWISH) = hard_swish,
-        AT_UNARY(MLLM_EW_NOT) = logical_not,
-        AT_UNARY(MLLM_EW_ISNAN) = is_nan,
-        AT_UNARY(MLLM_EW_ISINF) = is_inf,
-        AT_UNARY(MLLM_EW_SQUARE) = square,
-        AT_UNARY(MLLM_EW_ASIN) = arc_sine,
-        AT_UNARY(MLLM_EW_ACOS) = arc_cosine,
-        AT_UNARY(MLLM_EW_ATAN) = arc_tangent,
-        AT_UNARY(MLLM_EW_SINH) = hyperbolic_sine,
-        AT_UNARY(MLLM_EW_COSH) = hyperbolic_cosine,
-        AT_UNARY(MLLM_EW_ASINH) = area_sine,
-        AT_UNARY(MLLM_EW_ACOSH) = area_cosine,
-        AT_UNARY(MLLM_EW_ATANH) = area_tangent,
-        AT_UNARY(MLLM_EW_ELU) = elu,
-        AT_UNARY(MLLM_EW_SELU) = selu,
-        AT_UNARY(MLLM_EW_SOFTSIGN) = softsign,
-        AT_UNARY(MLLM_EW_MISH) = mish,
-    },
-    .binary = {
-        AT_BINARY(MLLM_EW_ADD) = add,
-        AT_BINARY(MLLM_EW_SUB) = subtract,
-        AT_BINARY(MLLM_EW_MUL) = multiply,
-        AT_BINARY(MLLM_EW_DIV) = divide,
-        AT_BINARY(MLLM_EW_POW) = power,
-        AT_BINARY(MLLM_EW_MIN) = minimum,
-        AT_BINARY(MLLM_EW_MAX) = maximum,
-        AT_BINARY(MLLM_EW_MOD) = modulo,
-        AT_BINARY(MLLM_EW_FMOD) = remainder_of,
-        AT_BINARY(MLLM_EW_AND) = logical_and,
-        AT_BINARY(MLLM_EW_OR) = logical_or,
-        AT_BINARY(MLLM_EW_XOR) = logical_xor,
-        AT_BINARY(MLLM_EW_EQ) = equal,
-        AT_BINARY(MLLM_EW_NE) = not_equal,
-        AT_BINARY(MLLM_EW_LT) = less,
-        AT_BINARY(MLLM_EW_LE) = less_equal,
-        AT_BINARY(MLLM_EW_GT) = greater,
-        AT_BINARY(MLLM_EW_GE) = greater_equal,
-        AT_BINARY(MLLM_EW_FLOORDIV) = floor_divide,
-    },
+    .unary =
+        {
+            AT_UNARY(MLLM_EW_NEG) = negate,
+            AT_UNARY(MLLM_EW_ABS) = absolute,
+            AT_UNARY(MLLM_EW_SIGN) = sign,
+            AT_UNARY(MLLM_EW_CEIL) = ceiling,
+            AT_UNARY(MLLM_EW_FLOOR) = floor_of,
+            AT_UNARY(MLLM_EW_ROUND) = round_even,
+            AT_UNARY(MLLM_EW_EXP) = exponential,
+            AT_UNARY(MLLM_EW_LOG) = logarithm,
+            AT_UNARY(MLLM_EW_SQRT) = square_root,
+            AT_UNARY(MLLM_EW_RSQRT) = inverse_root,
+            AT_UNARY(MLLM_EW_RECIPROCAL) = reciprocal,
+            AT_UNARY(MLLM_EW_SIN) = sine,
+            AT_UNARY(MLLM_EW_COS) = cosine,
+            AT_UNARY(MLLM_EW_TAN) = tangent,
+            AT_UNARY(MLLM_EW_TANH) = hyperbolic_tangent,
+            AT_UNARY(MLLM_EW_ERF) = error_function,
+            AT_UNARY(MLLM_EW_SIGMOID) = sigmoid,
+            AT_UNARY(MLLM_EW_RELU) = relu,
+            AT_UNARY(MLLM_EW_GELU) = gelu,
+            AT_UNARY(MLLM_EW_GELU_TANH) = gelu_tanh,
+            AT_UNARY(MLLM_EW_SILU) = silu,
+            AT_UNARY(MLLM_EW_SOFTPLUS) = softplus,
+            AT_UNARY(MLLM_EW_HARD_SIGMOID) = hard_sigmoid,
+            AT_UNARY(MLLM_EW_HARD_SWISH) = hard_swish,
+            AT_UNARY(MLLM_EW_NOT) = logical_not,
+            AT_UNARY(MLLM_EW_ISNAN) = is_nan,
+            AT_UNARY(MLLM_EW_ISINF) = is_inf,
+            AT_UNARY(MLLM_EW_SQUARE) = square,
+            AT_UNARY(MLLM_EW_ASIN) = arc_sine,
+            AT_UNARY(MLLM_EW_ACOS) = arc_cosine,
+            AT_UNARY(MLLM_EW_ATAN) = arc_tangent,
+            AT_UNARY(MLLM_EW_SINH) = hyperbolic_sine,
+            AT_UNARY(MLLM_EW_COSH) = hyperbolic_cosine,
+            AT_UNARY(MLLM_EW_ASINH) = area_sine,
+            AT_UNARY(MLLM_EW_ACOSH) = area_cosine,
+            AT_UNARY(MLLM_EW_ATANH) = area_tangent,
+            AT_UNARY(MLLM_EW_ELU) = elu,
+            AT_UNARY(MLLM_EW_SELU) = selu,
+            AT_UNARY(MLLM_EW_SOFTSIGN) = softsign,
+            AT_UNARY(MLLM_EW_MISH) = mish,
+        },
+    .binary =
+        {
+            AT_BINARY(MLLM_EW_ADD) = add,
+            AT_BINARY(MLLM_EW_SUB) = subtract,
+            AT_BINARY(MLLM_EW_MUL) = multiply,
+            AT_BINARY(MLLM_EW_DIV) = divide,
+            AT_BINARY(MLLM_EW_POW) = power,
+            AT_BINARY(MLLM_EW_MIN) = minimum,
+            AT_BINARY(MLLM_EW_MAX) = maximum,
+            AT_BINARY(MLLM_EW_MOD) = modulo,
+            AT_BINARY(MLLM_EW_FMOD) = remainder_of,
+            AT_BINARY(MLLM_EW_AND) = logical_and,
+            AT_BINARY(MLLM_EW_OR) = logical_or,
+            AT_BINARY(MLLM_EW_XOR) = logical_xor,
+            AT_BINARY(MLLM_EW_EQ) = equal,
+            AT_BINARY(MLLM_EW_NE) = not_equal,
+            AT_BINARY(MLLM_EW_LT) = less,
+            AT_BINARY(MLLM_EW_LE) = less_equal,
+            AT_BINARY(MLLM_EW_GT) = greater,
+            AT_BINARY(MLLM_EW_GE) = greater_equal,
+            AT_BINARY(MLLM_EW_FLOORDIV) = floor_divide,
+        },
 };

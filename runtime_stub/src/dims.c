@@ -124,7 +124,8 @@ mllm_status mllm_dims_value(mllm_dims *dims, uint32_t expr, int64_t *value, mllm
       if (bound < 0) {
         const uint32_t name = dims->program->symbols[words[i + 1]].name;
         return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
-                         "no input gives the dimension %s", mllm_program_string(dims->program, name));
+                         "no input gives the dimension %s",
+                         mllm_program_string(dims->program, name));
       }
       stack[depth++] = bound;
       continue;

@@ -6,9 +6,9 @@
 
 typedef struct mllm_dims {
   const mllm_program *program;
-  int64_t *symbols;      /* [symbols] -1: not bound */
-  int64_t *values;       /* [exprs] */
-  uint32_t *stamps;      /* [exprs] values[i] is of this run where stamps[i] == run */
+  int64_t *symbols; /* [symbols] -1: not bound */
+  int64_t *values;  /* [exprs] */
+  uint32_t *stamps; /* [exprs] values[i] is of this run where stamps[i] == run */
   uint32_t run;
 } mllm_dims;
 

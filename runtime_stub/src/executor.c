@@ -58,8 +58,8 @@ static mllm_status bind_dims(const run *r, uint32_t id, uint32_t rank, const int
 
 static mllm_status bind_input(const run *r, size_t i) {
   const mllm_tensor *given = &r->inputs[i];
-  const uint32_t id = identify(r, r->inputs, i, r->program->arg_ids + r->entry->first_input,
-                               r->entry->n_inputs);
+  const uint32_t id =
+      identify(r, r->inputs, i, r->program->arg_ids + r->entry->first_input, r->entry->n_inputs);
   if (id == MLLM_NONE) {
     return mllm_fail(r->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "no input '%s' (%zu)",
                      given->name == NULL ? "" : given->name, i);
@@ -98,8 +98,8 @@ static mllm_status bind_missing(const run *r, uint32_t id) {
   const mllm_tensor_record *tensor = &r->program->tensors[id];
   const mllm_slot *slot = tensor->offset == MLLM_NO_SLOT ? NULL : written_slot(r, id);
   if (slot == NULL) {
-    return mllm_fail(r->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
-                     "input '%s' is missing", name_of(r, id));
+    return mllm_fail(r->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "input '%s' is missing",
+                     name_of(r, id));
   }
   return slot->rank == tensor->rank ? bind_dims(r, id, slot->rank, slot->dims) : MLLM_OK;
 }
@@ -158,15 +158,14 @@ static mllm_status bind_inputs(const run *r) {
 /* Fills the description of output i; id is its tensor. */
 static mllm_status describe_output(const run *r, size_t i, uint32_t *id, uint64_t *bytes) {
   mllm_tensor *out = &r->outputs[i];
-  *id = identify(r, r->outputs, i, r->program->arg_ids + r->entry->first_output,
-                 r->entry->n_outputs);
+  *id =
+      identify(r, r->outputs, i, r->program->arg_ids + r->entry->first_output, r->entry->n_outputs);
   if (*id == MLLM_NONE) {
     return mllm_fail(r->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "no output '%s' (%zu)",
                      out->name == NULL ? "" : out->name, i);
   }
   const mllm_tensor_record *tensor = &r->program->tensors[*id];
-  const mllm_status status =
-      mllm_dims_shape(&r->session->dims, tensor, out->dims, bytes, r->error);
+  const mllm_status status = mllm_dims_shape(&r->session->dims, tensor, out->dims, bytes, r->error);
   if (status != MLLM_OK) return status;
   out->dtype = tensor->dtype;
   out->rank = tensor->rank;
@@ -226,8 +225,8 @@ static mllm_status view_operand(const run *r, uint32_t id, mllm_view *view) {
                      "tensor '%s' needs %" PRIu64 " bytes, its plan has %" PRIu64, name_of(r, id),
                      bytes, tensor->max_bytes);
   }
-  const unsigned char *base = tensor->storage == MLLM_STORAGE_WEIGHT ? r->session->model->weights
-                                                                     : r->session->arena;
+  const unsigned char *base =
+      tensor->storage == MLLM_STORAGE_WEIGHT ? r->session->model->weights : r->session->arena;
   view->data = (void *)(uintptr_t)(base + tensor->offset);
   return MLLM_OK;
 }
@@ -339,7 +338,10 @@ static mllm_status located(run *r, mllm_status (*action)(run *)) {
 
 mllm_status mllm_run(mllm_session *session, uint32_t entry, const mllm_tensor *inputs,
                      size_t n_inputs, mllm_tensor *outputs, size_t n_outputs, mllm_error *error) {
-  run r = {.inputs = inputs, .n_inputs = n_inputs, .outputs = outputs, .n_outputs = n_outputs,
+  run r = {.inputs = inputs,
+           .n_inputs = n_inputs,
+           .outputs = outputs,
+           .n_outputs = n_outputs,
            .error = error};
   const mllm_status status = start(&r, session, entry);
   return status == MLLM_OK ? located(&r, execute) : status;
@@ -348,7 +350,10 @@ mllm_status mllm_run(mllm_session *session, uint32_t entry, const mllm_tensor *i
 mllm_status mllm_run_shapes(mllm_session *session, uint32_t entry, const mllm_tensor *inputs,
                             size_t n_inputs, mllm_tensor *outputs, size_t n_outputs,
                             mllm_error *error) {
-  run r = {.inputs = inputs, .n_inputs = n_inputs, .outputs = outputs, .n_outputs = n_outputs,
+  run r = {.inputs = inputs,
+           .n_inputs = n_inputs,
+           .outputs = outputs,
+           .n_outputs = n_outputs,
            .error = error};
   const mllm_status status = start(&r, session, entry);
   return status == MLLM_OK ? located(&r, describe_outputs) : status;

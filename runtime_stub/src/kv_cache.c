@@ -36,7 +36,8 @@ mllm_status mllm_kv_cache_create(mllm_kv_cache *cache, const mllm_cache_info *in
     return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_CACHE,
                      "cache '%s' has no supported shape or format", info->name);
   }
-  cache->pages = (uint32_t)(((uint64_t)cache->capacity + info->page_tokens - 1) / info->page_tokens);
+  cache->pages =
+      (uint32_t)(((uint64_t)cache->capacity + info->page_tokens - 1) / info->page_tokens);
   uint64_t bytes = 0;
   if (!__builtin_mul_overflow((uint64_t)cache->pages, cache->info.page_bytes, &bytes) &&
       bytes <= SIZE_MAX / 2) {
@@ -137,8 +138,9 @@ mllm_status mllm_kv_cache_read(const mllm_kv_cache *cache, uint32_t layer, uint3
   mllm_status status = check_slice(cache, layer, kind, tokens, error);
   if (status != MLLM_OK) return status;
   if (tokens > cache->written) {
-    return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_CACHE, "cache '%s' holds %u tokens, not %u",
-                     cache->info.name, cache->written, tokens);
+    return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_CACHE,
+                     "cache '%s' holds %u tokens, not %u", cache->info.name, cache->written,
+                     tokens);
   }
   const size_t width = cache->info.head_dim;
   for (uint32_t head = 0; head < cache->info.kv_heads; head++) {

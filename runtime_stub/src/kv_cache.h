@@ -1,8 +1,8 @@
 /* kv_cache.h - keys and values of one conversation, in pages.
  *
- * A page holds page_tokens tokens of every layer: [layers, 2 kinds, kv_heads, page_tokens, head_dim].
- * The block table names pages by number: page n of the conversation is pool page blocks[n]. Moving,
- * sharing and spilling pages changes numbers only.
+ * A page holds page_tokens tokens of every layer: [layers, 2 kinds, kv_heads, page_tokens,
+ * head_dim]. The block table names pages by number: page n of the conversation is pool page
+ * blocks[n]. Moving, sharing and spilling pages changes numbers only.
  */
 #ifndef MLLM_KV_CACHE_H
 #define MLLM_KV_CACHE_H
@@ -16,7 +16,7 @@ typedef struct mllm_kv_cache {
   uint32_t length;  /* tokens that earlier runs wrote */
   uint32_t pending; /* tokens that this run has appended */
   uint32_t written; /* tokens up to which the length may be set: written by a run or the caller */
-  uint32_t *blocks;    /* [pages] */
+  uint32_t *blocks; /* [pages] */
   unsigned char *pool; /* [pages][info.page_bytes] */
   void *memory;        /* to free */
 } mllm_kv_cache;

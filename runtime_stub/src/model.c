@@ -31,8 +31,7 @@ mllm_status mllm_model_create(const void *program, size_t program_bytes, const v
   if (made == NULL) {
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for a model");
   }
-  mllm_status status =
-      mllm_choose_ops(options == NULL ? NULL : options->cpu, &made->ops, error);
+  mllm_status status = mllm_choose_ops(options == NULL ? NULL : options->cpu, &made->ops, error);
   if (status == MLLM_OK) {
     status = mllm_program_read(program, program_bytes, &made->program, error);
   }

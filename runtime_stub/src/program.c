@@ -9,9 +9,15 @@
 #include "kv_cache.h"
 #include "status.h"
 
-/* EXPR_DEPTH bounds the evaluator's stack; the rest keep a hostile file from costing more than linear
- * time, as ranges may overlap. */
-enum { EXPR_DEPTH = 16, EXPR_WORDS = 4096, STAGE_INPUTS = 65536, STAGE_OUTPUTS = 64, ENTRIES = 256 };
+/* EXPR_DEPTH bounds the evaluator's stack; the rest keep a hostile file from costing more than
+ * linear time, as ranges may overlap. */
+enum {
+  EXPR_DEPTH = 16,
+  EXPR_WORDS = 4096,
+  STAGE_INPUTS = 65536,
+  STAGE_OUTPUTS = 64,
+  ENTRIES = 256
+};
 
 static const uint32_t record_bytes[MLLM_SECTION_COUNT] = {
     [MLLM_SECTION_STRINGS] = 1,
@@ -157,8 +163,7 @@ static mllm_status check_params(const mllm_program *program, mllm_error *error) 
     const uint8_t kind = program->param_kinds[i];
     const int64_t value = program->params[i];
     if (kind > MLLM_PARAM_EXPR) return bad(error, "param", i);
-    if (kind == MLLM_PARAM_EXPR &&
-        (value < 0 || value >= program->counts[MLLM_SECTION_EXPRS])) {
+    if (kind == MLLM_PARAM_EXPR && (value < 0 || value >= program->counts[MLLM_SECTION_EXPRS])) {
       return bad(error, "param", i);
     }
   }
@@ -169,7 +174,8 @@ static mllm_status resolve_kernels(mllm_program *program, mllm_error *error) {
   const uint32_t count = program->counts[MLLM_SECTION_KERNELS];
   program->functions = calloc((size_t)count + 1, sizeof *program->functions);
   if (program->functions == NULL) {
-    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for %u kernels", count);
+    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for %u kernels",
+                     count);
   }
   for (uint32_t i = 0; i < count; i++) {
     if (!is_string(program, program->kernels[i].name)) return bad(error, "kernel", i);

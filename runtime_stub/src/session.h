@@ -20,12 +20,12 @@ struct mllm_session {
   unsigned char *arena; /* [arena_bytes] */
   void *arena_memory;   /* to free */
   mllm_dims dims;
-  void **bound;      /* [tensors] memory of io tensors in the present run, else NULL */
-  mllm_slot *slots;  /* [n_slots] */
+  void **bound;     /* [tensors] memory of io tensors in the present run, else NULL */
+  mllm_slot *slots; /* [n_slots] */
   uint32_t n_slots;
   uint64_t runs;
-  mllm_view *views;  /* [program.max_operands] */
-  int64_t *params;   /* [program.max_params] */
+  mllm_view *views; /* [program.max_operands] */
+  int64_t *params;  /* [program.max_params] */
   uint64_t bytes;
 };
 

@@ -6,15 +6,16 @@
 
 /* The runtime's codes; docs/errors.md explains each. */
 #define MLLM_CODE_ARGUMENT "MLC-X001"
-#define MLLM_CODE_PROGRAM "MLC-X002"
-#define MLLM_CODE_KERNEL "MLC-X003"
-#define MLLM_CODE_MEMORY "MLC-X004"
-#define MLLM_CODE_BOUND "MLC-X005"
-#define MLLM_CODE_CACHE "MLC-X006"
-#define MLLM_CODE_OPERAND "MLC-X007"
-#define MLLM_CODE_VERSION "MLC-X008"
+#define MLLM_CODE_PROGRAM  "MLC-X002"
+#define MLLM_CODE_KERNEL   "MLC-X003"
+#define MLLM_CODE_MEMORY   "MLC-X004"
+#define MLLM_CODE_BOUND    "MLC-X005"
+#define MLLM_CODE_CACHE    "MLC-X006"
+#define MLLM_CODE_OPERAND  "MLC-X007"
+#define MLLM_CODE_VERSION  "MLC-X008"
 
-/* Writes status, code and message (printf-like); location stays. error may be NULL. Returns status. */
+/* Writes status, code and message (printf-like); location stays. error may be NULL. Returns status.
+ */
 mllm_status mllm_fail(mllm_error *error, mllm_status status, const char *code, const char *format,
                       ...) __attribute__((format(printf, 4, 5)));
 

@@ -2,8 +2,8 @@
  *
  * A region is opened by the caller's thread, which then takes chunks like everybody else. A worker
  * that arrives while the region is open counts itself in `active`, works and counts itself out; the
- * caller closes the region and waits only for those who came in. So a worker that the system has put
- * aside delays nobody. Idle workers spin a few microseconds, then sleep.
+ * caller closes the region and waits only for those who came in. So a worker that the system has
+ * put aside delays nobody. Idle workers spin a few microseconds, then sleep.
  */
 #include "threads.h"
 

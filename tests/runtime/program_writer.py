@@ -128,7 +128,9 @@ class ProgramWriter:
         size = SIZES[dtype]
         for d in dims:
             size *= expr(d).upper
-        return self.tensor(name, dtype, dims, IO, NO_SLOT if slot is None else slot, min(size, 1 << 62))
+        return self.tensor(
+            name, dtype, dims, IO, NO_SLOT if slot is None else slot, min(size, 1 << 62)
+        )
 
     def weight(self, name: str, value: Array) -> int:
         self.weights += b"\0" * (-len(self.weights) % 64)

@@ -1,5 +1,6 @@
-/* no_malloc: runs every case and counts calls of the allocator during mllm_run. This program's malloc
- * stands in front of the C library's, in the runtime too; that creating a session is seen proves it.
+/* no_malloc: runs every case and counts calls of the allocator during mllm_run. This program's
+ * malloc stands in front of the C library's, in the runtime too; that creating a session is seen
+ * proves it.
  *
  *     no_malloc FILE
  */

@@ -1,5 +1,5 @@
-/* run_cases: every kernel case with every instruction set, on one and on three threads, each operand
- * in a block of its own, so that a sanitizer sees a step outside of it.
+/* run_cases: every kernel case with every instruction set, on one and on three threads, each
+ * operand in a block of its own, so that a sanitizer sees a step outside of it.
  *
  *     run_cases FILE [EVERY]      EVERY: also damages each n-th byte of each program, and runs that
  */
@@ -31,7 +31,8 @@ static mllm_status run_program(const test_case *test, const void *program, const
   mllm_status status = mllm_model_create(program, test->program_bytes, weights, test->weight_bytes,
                                          &options, &model, error);
   if (status == MLLM_OK) {
-    status = mllm_session_create(model, &(mllm_session_options){.threads = threads}, &session, error);
+    status =
+        mllm_session_create(model, &(mllm_session_options){.threads = threads}, &session, error);
   }
   if (status == MLLM_OK) {
     for (size_t i = 0; i < test->n_inputs; i++) {

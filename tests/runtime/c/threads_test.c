@@ -18,7 +18,8 @@ static void mark(void *argument, size_t begin, size_t end, void *scratch) {
   memset(scratch, (int)begin & 0xFF, 4096);
   for (size_t i = begin; i < end; i++) c->seen[i]++;
   const unsigned char *own = scratch;
-  if (own[0] == (begin & 0xFF) && own[4095] == (begin & 0xFF)) atomic_fetch_add(&c->bytes_ok, end - begin);
+  if (own[0] == (begin & 0xFF) && own[4095] == (begin & 0xFF))
+    atomic_fetch_add(&c->bytes_ok, end - begin);
 }
 
 static int check(mllm_threads *pool, size_t items, size_t grain) {
