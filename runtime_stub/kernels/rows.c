@@ -81,16 +81,28 @@ static float sum(const float *x, size_t n) {
 /* NaN wins, as in NumPy. */
 static inline float greater(float a, float b) { return a > b || a != a ? a : b; }
 
+MLLM_INLINE vf greater_lanes(vf a, vf b) {
+  const vi take = (a > b) | (a != a);
+  return (vf)((take & (vi)a) | (~take & (vi)b));
+}
+
 static float max(const float *x, size_t n) {
-  float lanes[4 * LANES];
-  for (size_t j = 0; j < 4 * LANES; j++) lanes[j] = -INFINITY;
+  vf largest[SUMS];
+  float lanes[LANES];
   size_t i = 0;
-  for (; i + 4 * LANES <= n; i += 4 * LANES) {
-    for (size_t j = 0; j < 4 * LANES; j++) lanes[j] = greater(x[i + j], lanes[j]);
+  for (size_t s = 0; s < SUMS; s++) largest[s] = splat(-INFINITY);
+  for (; i + SUMS * LANES <= n; i += SUMS * LANES) {
+#pragma GCC unroll 4
+    for (size_t s = 0; s < SUMS; s++) {
+      largest[s] = greater_lanes(load(x + i + s * LANES), largest[s]);
+    }
   }
+  for (; i + LANES <= n; i += LANES) largest[0] = greater_lanes(load(x + i), largest[0]);
+  for (size_t s = 1; s < SUMS; s++) largest[0] = greater_lanes(largest[s], largest[0]);
+  store(lanes, largest[0]);
   float result = -INFINITY;
   for (; i < n; i++) result = greater(x[i], result);
-  for (size_t j = 0; j < 4 * LANES; j++) result = greater(lanes[j], result);
+  for (size_t j = 0; j < LANES; j++) result = greater(lanes[j], result);
   return result;
 }
 

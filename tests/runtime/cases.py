@@ -155,6 +155,11 @@ def softmax() -> Iterator[Case]:
             y = f32(softmax_of(x, axis)) if x.size else x
             yield Case(f"softmax-{shape}-{axis}", "f32_softmax", (x,), (axis,), y)
     x = np.float32([[1, -np.inf, 2], [-np.inf, 3, -1e30]])
+    wrong = normal(4, 150)
+    wrong[1, 3], wrong[2, 149] = np.nan, np.nan
+    yield Case("softmax-nan", "f32_softmax", (wrong,), (1,), f32(softmax_of(wrong, 1)))
+    largest = f32(wrong.max(1))
+    yield Case("reduce-nan", "f32_reduce", (wrong,), (2, [1]), largest)
     yield Case("softmax-inf", "f32_softmax", (x,), (1,), f32(softmax_of(x, 1)))
 
 
