@@ -222,7 +222,12 @@ def all_cases() -> Sequence[Case]:
 
     makers = (
         *(linear, matmul, norms, softmax, reduce, rope),
-        *(cases_attention.attention, *cases_data.MAKERS, *cases_elementwise.MAKERS),
+        *(
+            cases_attention.attention,
+            cases_attention.paged,
+            *cases_data.MAKERS,
+            *cases_elementwise.MAKERS,
+        ),
         *cases_window.MAKERS,
     )
     return [case for make in makers for case in make()]

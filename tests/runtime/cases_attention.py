@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.runtime.cases import F32, Case, f32, f64, normal, rng
-from tests.runtime.program_writer import Array
+from tests.runtime.program_writer import Array, ProgramWriter, dtype_of
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,50 @@ def attention() -> Iterator[Case]:
         given = (k, v) if s.cache_layout else tuple(tokens_major(x) for x in (k, v))
         params = (s.heads, s.kv_heads, float(scale), s.causal, s.window)
         yield Case(f"attention-{i}", "f32_attention", (q, *given, mask, bias), params, y, atol=3e-6)
+
+
+@dataclass(frozen=True)
+class PagedCase(Case):
+    """Operands q, k, v and key_mask: k and v go into the cache, q attends to them there."""
+
+    kv_heads: int = 1
+    page_tokens: int = 16
+
+    def program(self) -> tuple[bytes, bytes]:
+        writer = ProgramWriter()
+        ids: list[int | None] = [
+            None if x is None else writer.io(f"in{i}", dtype_of(x), x.shape)
+            for i, x in enumerate(self.operands)
+        ]
+        q, k, v, mask = ids
+        y = writer.io("y", "f32", self.expected.shape)
+        writer.stage("f32_kv_store", [k, v], [], [1, self.kv_heads])
+        writer.stage("f32_paged_attention", [q, mask, None], [y], [1, *self.params])
+        _, tokens, width = np.shape(self.operands[1])  # type: ignore[arg-type]
+        cache = writer.cache(
+            "kv", layers=2, kv_heads=self.kv_heads, head_dim=width // self.kv_heads,
+            tokens=max(tokens, 1), page_tokens=self.page_tokens,
+        )  # fmt: skip
+        writer.entry("main", inputs=[i for i in ids if i is not None], outputs=[y], cache=cache)
+        return writer.finish()
+
+
+def paged() -> Iterator[Case]:
+    for i, (page, s) in enumerate((
+        (16, Shape(1, 1, 1, 3, 3, 8)),
+        (16, Shape(1, 40, 40, 4, 2, 16, causal=1, masked=True)),
+        (16, Shape(1, 1, 40, 4, 2, 16, causal=1)),
+        (7, Shape(1, 100, 100, 3, 1, 20, causal=1, window=30)),
+        (256, Shape(1, 70, 300, 3, 1, 64, causal=1)),
+    )):  # fmt: skip
+        q = normal(1, s.tokens, s.heads * s.dim, seed=(i, "pq"))
+        k, v = (normal(1, s.kv_heads, s.keys, s.dim, seed=(i, kind)) for kind in ("pk", "pv"))
+        mask = (rng(i, "m").random((1, s.keys)) > 0.3).astype(np.int64) if s.masked else None
+        y = attention_of(q, k, v, s, 0.25, mask, None)
+        operands = (q, tokens_major(k), tokens_major(v), mask)
+        params = (s.heads, s.kv_heads, 0.25, s.causal, s.window)
+        yield PagedCase(f"paged-{i}", "f32_paged_attention", operands, params, y, atol=3e-6,
+                        kv_heads=s.kv_heads, page_tokens=page)  # fmt: skip
 
 
 def tokens_major(x: F32) -> F32:
