@@ -178,8 +178,7 @@ def _attend(
         seen = causal_mask(q.shape[1], keys.shape[2], op.window.value.data or None)
         scores = np.where(seen, scores, -np.inf)
     blind = (scores == -np.inf).all(-1, keepdims=True)
-    weights = softmax(np.where(blind, 0, scores), -1)
-    return merge_heads(np.matmul(np.where(blind, 0, weights), values))
+    return merge_heads(np.matmul(softmax(np.where(blind, 0, scores), -1), values))
 
 
 def _attention(op: cpu.F32AttentionOp, operands: Sequence[Array], frame: Frame) -> Array:

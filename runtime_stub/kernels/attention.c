@@ -86,6 +86,19 @@ void mllm_attention_mask(const mllm_attention *a, float *scores, const bool *exc
   for (size_t i = end > first ? end - first : 0; i < count; i++) scores[i] = -INFINITY;
 }
 
+void mllm_attention_mean(const mllm_attention *a, const mllm_kv_view *v, size_t kv_head, float *y) {
+  memset(y, 0, a->v_dim * sizeof(float));
+  for (size_t key = 0; key < a->keys;) {
+    size_t count = a->keys - key;
+    const float *values = mllm_kv_rows(v, kv_head, key, count, &count);
+    for (size_t i = 0; i < count; i++) {
+      for (size_t c = 0; c < a->v_dim; c++) y[c] += values[i * v->token_stride + c];
+    }
+    key += count;
+  }
+  if (a->keys > 0) a->ops->rows->scale(y, 1.0F / (float)a->keys, a->v_dim);
+}
+
 /* One query of one head against all of its keys, a stretch at a time with a running softmax. */
 static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t head) {
   const mllm_row_ops *ops = a->ops->rows;
@@ -125,7 +138,11 @@ static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t h
     total += ops->exp_sum(scores, largest, count);
     ops->add_rows(y, scores, values, v.token_stride, count, a->v_dim);
   }
-  if (total != 0.0F) ops->scale(y, 1.0F / total, a->v_dim);
+  if (total == 0.0F) {
+    mllm_attention_mean(a, &v, kv_head, y);
+    return;
+  }
+  ops->scale(y, 1.0F / total, a->v_dim);
 }
 
 static void attend_rows(void *argument, size_t begin, size_t end, void *scratch) {

@@ -38,6 +38,11 @@ bool mllm_attention_excluded(const mllm_attention *attention, size_t batch, size
 void mllm_attention_mask(const mllm_attention *attention, float *scores, const bool *excluded,
                          size_t batch, size_t head, size_t t, size_t first, size_t count);
 
+/* y[v_dim] of a query that sees no key: the mean of all values, as equal scores would give; 0 where
+ * there are none. v is the batch's own view. */
+void mllm_attention_mean(const mllm_attention *attention, const mllm_kv_view *v, size_t kv_head,
+                         float *y);
+
 /* Keys that query t may see: [*first, *limit). */
 void mllm_attention_range(const mllm_attention *attention, size_t t, size_t *first, size_t *limit);
 

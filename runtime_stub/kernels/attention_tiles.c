@@ -149,16 +149,20 @@ static void add_values(const job *j, const buffers *b, size_t rows, const float 
   }
 }
 
-static void write_rows(const job *j, const buffers *b, size_t batch, size_t kv_head, size_t row,
-                       size_t rows) {
+static void write_rows(const job *j, const buffers *b, const mllm_kv_view *v, size_t batch,
+                       size_t kv_head, size_t row, size_t rows) {
   const mllm_attention *a = j->a;
   for (size_t r = 0; r < rows; r++) {
     size_t t = 0;
     size_t head = 0;
     place_of(j, kv_head, row + r, &t, &head);
     float *out = b->out + r * a->v_dim;
-    if (b->total[r] != 0.0F) a->ops->rows->scale(out, 1.0F / b->total[r], a->v_dim);
     float *y = a->y + ((batch * a->tokens + t) * a->heads + head) * a->v_dim;
+    if (b->total[r] == 0.0F) {
+      mllm_attention_mean(a, v, kv_head, y);
+      continue;
+    }
+    a->ops->rows->scale(out, 1.0F / b->total[r], a->v_dim);
     memcpy(y, out, a->v_dim * sizeof(float));
   }
 }
@@ -203,7 +207,7 @@ static void attend_block(const job *j, size_t item, float *scratch) {
     add_values(j, &b, rows, values, v.token_stride, count);
     key += count;
   }
-  write_rows(j, &b, batch, kv_head, row, rows);
+  write_rows(j, &b, &v, batch, kv_head, row, rows);
 }
 
 static void attend_blocks(void *argument, size_t begin, size_t end, void *scratch) {

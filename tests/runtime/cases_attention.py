@@ -38,6 +38,7 @@ SHAPES = [
     Shape(1, 70, 70, 9, 3, 64, causal=1),
     Shape(1, 40, 100, 3, 1, 16, causal=1),
     Shape(1, 100, 40, 2, 2, 16, causal=1),
+    Shape(1, 4, 2, 2, 2, 8, causal=1),
     Shape(1, 50, 50, 2, 2, 20, causal=1, window=7),
     Shape(1, 2, 50, 2, 2, 20, causal=1, window=7),
     Shape(2, 30, 33, 4, 2, 24, v_dim=17, masked=True),
@@ -60,7 +61,7 @@ SHAPES = [
 def attention_of(
     q: F32, k: F32, v: F32, s: Shape, scale: float, mask: Array | None, bias: F32 | None
 ) -> F32:
-    """k and v as [B, Hkv, S, D]; a query that sees no key gives zeros."""
+    """k and v as [B, Hkv, S, D]; a query that sees no key gives the mean of all values."""
     batch, tokens, _ = q.shape
     group = s.heads // s.kv_heads
     queries = f64(q).reshape(batch, tokens, s.heads, s.dim).transpose(0, 2, 1, 3)
@@ -77,6 +78,7 @@ def attention_of(
     if mask is not None:
         allowed &= (mask != 0)[:, None, None, :]
     scores = np.where(allowed, scores, -np.inf)
+    scores = np.where(allowed.any(-1, keepdims=True), scores, 0.0)
     largest = scores.max(-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isfinite(largest), largest, 0))
     total = weights.sum(-1, keepdims=True)

@@ -54,7 +54,7 @@ class F32AttentionOp(CpuOp):
     k and v are tokens-major [B, S, Hkv*D] or in cache layout [B, Hkv, S, D]. Where `causal`, query
     t sees keys s <= t + (S - T); where `window` is not 0, only the last `window` of those. A key
     whose `key_mask` is 0 is not seen; `bias` [*, *, T, S] is added to the scores. A
-    query that sees no key gives 0.
+    query that sees no key gives the mean of all values.
 
     C1  heads divides q's last dimension, and kv_heads divides heads.
     C2  k and v are both of rank 3 or both of rank 4.

@@ -8,8 +8,7 @@
     %g = cpu.f32_linear %c, %down16, none {n = 576, activation = "none"}
 
 Weights of products are read in panels of 16 rows, a reshape is an alias, chains of elementwise ops
-are one program, and past and present tensors are the state of a cache that the graph names. Only
-a query that no key is left for differs: it gives 0, where mllm says the mean of all values.
+are one program, and past and present tensors are the state of a cache that the graph names.
 """
 
 from __future__ import annotations
