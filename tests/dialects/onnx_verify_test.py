@@ -23,14 +23,29 @@ F, N, C = "tensor<2x8xf32>", "tensor<2x8xi64>", "tensor<i1>"
 
 BROKEN = [
     ("C1", 13, f"%y = onnx.Mish %x : ({F}) -> ({F})", "no such operator in opset 13"),
-    ("C1", 17, f"%y = onnx.Scatter %x, %n, %x : ({F}, {N}, {F}) -> ({F})", "deprecated in opset 17"),
+    (
+        "C1",
+        17,
+        f"%y = onnx.Scatter %x, %n, %x : ({F}, {N}, {F}) -> ({F})",
+        "deprecated in opset 17",
+    ),
     ("", 17, f"%y = onnx.Gather %x : ({F}) -> ({F})", "Expected 2 operands, but got 1"),
     ("", 17, f"onnx.Relu %x : ({F}) -> ()", "Expected 1 result, but got 0"),
-    ("", 17, f"%y = onnx.If %c then_branch {{ onnx.yield }} : ({C}) -> ({F})", "Expected 2 regions"),
+    (
+        "",
+        17,
+        f"%y = onnx.If %c then_branch {{ onnx.yield }} : ({C}) -> ({F})",
+        "Expected 2 regions",
+    ),
     ("C2", 13, f"%y, %i = onnx.TopK %x : ({F}) -> ({F}, {N})", "at least 2 operands are needed"),
     ("C2", 6, f"%y = onnx.Clip %x, %x : ({F}, {F}) -> ({F})", "at most 1 operands are possible"),
     ("C2", 11, f"%y = onnx.Resize %x, _, %x : ({F}, {F}) -> ({F})", "'roi' must be there"),
-    ("C3", 17, f"%y = onnx.Concat %x, %x : ({F}, {F}) -> (tensor<4x8xf32>)", "'axis' must be there"),
+    (
+        "C3",
+        17,
+        f"%y = onnx.Concat %x, %x : ({F}, {F}) -> (tensor<4x8xf32>)",
+        "'axis' must be there",
+    ),
     ("C3", 17, f"%y = onnx.Softmax %x {{axis = 1.0 : f32}} : ({F}) -> ({F})", "of kind int, not"),
     ("C3", 17, f'%y = onnx.Cast %x {{to = "float"}} : ({F}) -> ({F})', "kind int, not string"),
     ("C3", 17, f"%y = onnx.Clip %x {{min = 0.0 : f32}} : ({F}) -> ({F})", "not of version 13"),
@@ -55,7 +70,10 @@ def test_a_broken_operator_names_its_constraint(
 KEPT = [
     (17, f"%y = onnx.Add %x, %u : ({F}, !onnx.unknown) -> ({F})"),
     (6, f"%y = onnx.Clip %x {{min = 0.0 : f32}} : ({F}) -> ({F})"),
-    (17, f"%y, %z = onnx.Split %x {{axis = 1 : i64}} : ({F}) -> (tensor<2x4xf32>, tensor<2x4xf32>)"),
+    (
+        17,
+        f"%y, %z = onnx.Split %x {{axis = 1 : i64}} : ({F}) -> (tensor<2x4xf32>, tensor<2x4xf32>)",
+    ),
     (17, f"%y = onnx.Concat %x, %x, %x {{axis = 0 : i64}} : ({F}, {F}, {F}) -> (tensor<6x8xf32>)"),
     (9, f"%y = onnx.Scatter %x, %n, %x : ({F}, {N}, {F}) -> ({F})"),
 ]

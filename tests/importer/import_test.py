@@ -169,7 +169,9 @@ def test_an_unknown_domain_is_kept(tmp_path: Path) -> None:
 
 
 def test_operators_of_onnxruntime_without_their_domain(tmp_path: Path) -> None:
-    text = "g (float[2,4] x, float[4] s) => (float[2,4] y) { y = SimplifiedLayerNormalization(x,s) }"
+    text = (
+        "g (float[2,4] x, float[4] s) => (float[2,4] y) { y = SimplifiedLayerNormalization(x,s) }"
+    )
     (op,) = ops(import_model(models.write(tmp_path, text)))
     assert op.name == "onnx.microsoft.SimplifiedLayerNormalization"
 
