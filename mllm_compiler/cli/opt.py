@@ -18,10 +18,11 @@ from xdsl.xdsl_opt_main import xDSLOptMain
 
 from mllm_compiler.bundle.files import file_error
 from mllm_compiler.cli.faults import guarded, say
-from mllm_compiler.dialects import DIALECTS, dialect_factory
+from mllm_compiler.dialects import DIALECTS, CompilerContext, dialect_factory
 from mllm_compiler.dialects.verify import verify
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pipelines import PASSES, PIPELINES, check_pass, pass_class, pass_names
+from mllm_compiler.weights import WeightStore
 
 NAME = "mllm-opt"
 
@@ -31,6 +32,7 @@ class MllmOpt(xDSLOptMain):
 
     def register_all_dialects(self) -> None:
         """Registers the dialects of xDSL and ours, each imported on first use."""
+        self.ctx = CompilerContext()
         super().register_all_dialects()
         known = set(self.ctx.registered_dialect_names)
         for name in DIALECTS.keys() - known:
@@ -47,6 +49,11 @@ class MllmOpt(xDSLOptMain):
         super().register_all_arguments(arg_parser)
         arg_parser.prog = NAME
         arg_parser.error = _wrong_usage
+        arg_parser.add_argument(
+            "--weights",
+            metavar="MODEL",
+            help="find the bytes of weights in this .onnx file, model.toml or recipe",
+        )
         arg_parser.add_argument(
             "--pipeline", help=f"run a named pipeline first: {', '.join(sorted(PIPELINES))}"
         )
@@ -65,6 +72,9 @@ class MllmOpt(xDSLOptMain):
 
     def setup_pipeline(self) -> None:
         """Resolves names before anything runs; an unknown one is a located line."""
+        if self.args.weights is not None:
+            assert isinstance(self.ctx, CompilerContext)
+            self.ctx.store = _store_of_model(self.args.weights)
         spec = ",".join(filter(None, [self._named_pipeline(), self.args.passes]))
         try:
             for wanted in parse_pipeline(spec):
@@ -128,6 +138,13 @@ def _run(arguments: Sequence[str]) -> int:
     except OSError as fault:
         raise file_error(fault, Path(str(fault.filename or "stdin"))) from None
     return 0
+
+
+def _store_of_model(model: str) -> WeightStore:
+    from mllm_compiler.importer import import_model
+    from mllm_compiler.recipes import find_model
+
+    return import_model(find_model(model, say)).store
 
 
 def _bad_spec(message: str) -> CompileError:

@@ -3,6 +3,7 @@
 // RUN: not mllm-opt %s -p 'cse{depth=1}' 2>&1 | filecheck %s --check-prefix=OPTION
 // RUN: not mllm-opt %s --pipeline lower 2>&1 | filecheck %s --check-prefix=PIPELINE
 // RUN: mllm-opt %s -p 'cse,dce' --print-ir-after-all 2>&1 | filecheck %s --check-prefix=AFTER
+// RUN: not mllm-opt %s --weights tiny-lama -p 'fold-constants' 2>&1 | filecheck %s --check-prefix=WEIGHTS
 
 // CHECK: func.func @one_addition_is_written_twice
 func.func @one_addition_is_written_twice(%x: tensor<2x8xf32>) -> tensor<2x8xf32> {
@@ -18,3 +19,4 @@ func.func @one_addition_is_written_twice(%x: tensor<2x8xf32>) -> tensor<2x8xf32>
 // AFTER: IR Dump After cse
 // AFTER: mllm.binary mul %0, %0
 // AFTER: IR Dump After dce
+// WEIGHTS: tiny-lama: error: no file, directory or recipe of this name [MLC-U003]
