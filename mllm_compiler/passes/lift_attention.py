@@ -13,7 +13,9 @@ becomes, around transposes and reshapes that bring heads behind tokens and back,
       : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
 
 The scale may stand on q, on k or on the scores; keys and values that are repeated for groups of
-heads are read once; a cache keeps its layout. `lift-masks` reads the bias afterwards.
+heads are read once; a cache keeps its layout. Batch and heads may be one axis (`folded_heads.py`);
+a product of rank 3 that never had heads is attention with one. `lift-masks` reads the bias
+afterwards.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from mllm_compiler.dialects.mllm import (
 )
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
+from mllm_compiler.passes.folded_heads import FOLDED
 from mllm_compiler.passes.matching import binary, made_by, scaled, with_scalar
 from mllm_compiler.passes.rewrite import On, retype, rewrite, substitute
 
@@ -242,6 +245,67 @@ def _sink_scale(op: ReshapeOp | TransposeOp, rewriter: PatternRewriter) -> None:
     substitute(rewriter, op, moved, scalar, BinaryOp(BinaryKind.MUL, moved.result, scalar.result))
 
 
+def _one_head(op: MatmulOp, rewriter: PatternRewriter) -> None:
+    """softmax(q k^T) v of rank 3 that has no axis of heads, with one of extent 1."""
+    softmax = made_by(op.a, SoftmaxOp)
+    if softmax is None or rank_of(op.result) != 3 or softmax.axis.value.data != 2:
+        return
+    scores = _scores(softmax.x)
+    values = (op.b, scores.q, scores.kt) if scores is not None else ()
+    if scores is None or scores.biases or scores.allowed is not None:
+        return
+    if {rank_of(x) for x in values} != {3} or any(d.unknown for x in values for d in shape_of(x)):
+        return
+    if len({shape_of(x)[0] for x in values}) != 1:
+        return
+    turned = made_by(scores.kt, TransposeOp)
+    build = _Builder([])
+    if turned is not None and turned.permutation == (0, 2, 1):
+        key = turned.x
+    else:
+        key = build(TransposeOp(scores.kt, (0, 2, 1)))
+    made = AttentionOp(scores.q, key, op.b, heads=1, kv_heads=1, scale=scores.scale)
+    substitute(rewriter, op, *build.made, made)
+
+
+def _heads_apart(value: SSAValue) -> SSAValue | None:
+    """[B, H, S, D] of which the value [B, S, H*D] is the tokens-major form."""
+    flat = made_by(value, ReshapeOp)
+    turned = made_by(flat.x, TransposeOp) if flat is not None else None
+    if turned is None or turned.permutation != (0, 2, 1, 3):
+        return None
+    batch, heads, length, size = shape_of(turned.x)
+    return turned.x if shape_of(value) == (batch, length, heads * size) else None
+
+
+def _grouped(op: AttentionOp, rewriter: PatternRewriter) -> None:
+    """Keys and values that are a cache, or repeat their heads, are read as they are."""
+    apart = [_heads_apart(v) if rank_of(v) == 3 else v for v in (op.k, op.v)]
+    known = [repeated(v) for v in apart if v is not None]
+    if len(known) != 2 or all(a is b for a, b in zip(known, (op.k, op.v), strict=True)):
+        return
+    counts = {shape_of(v)[1].as_int() for v in known}
+    count = counts.pop()
+    plain = count == op.kv_head_count and not all(is_cache(v) for v in known)
+    if counts or count is None or plain:
+        return
+    build = _Builder([])
+    key, value = (v if is_cache(v) else build.tokens(v) for v in known)
+    made = AttentionOp(
+        op.q,
+        key,
+        value,
+        heads=op.head_count,
+        kv_heads=count,
+        scale=op.scale_value,
+        causal=bool(op.causal),
+        window=None if op.window is None else op.window.value.data,
+        key_mask=op.key_mask,
+        bias=op.bias,
+    )
+    substitute(rewriter, op, *build.made, made)
+
+
 @dataclass(frozen=True)
 class LiftAttention(ModulePass):
     """Recognises attention."""
@@ -251,4 +315,6 @@ class LiftAttention(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrites to a fixpoint."""
         sink = (On(ReshapeOp, _sink_scale), On(TransposeOp, _sink_scale))
-        rewrite(op, On(MatmulOp, _attention), *SHAPE_PATTERNS, *sink)
+        rewrite(op, *FOLDED, *SHAPE_PATTERNS, *sink)
+        whole = (On(MatmulOp, _attention), On(MatmulOp, _one_head), On(AttentionOp, _grouped))
+        rewrite(op, *whole, *SHAPE_PATTERNS, *sink)

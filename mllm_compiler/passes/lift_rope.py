@@ -13,193 +13,164 @@ becomes, around transposes and reshapes that bring heads behind tokens and back,
 
     %y = mllm.rope %x, %positions, %inv_freq {heads = 2 : i64} : (tensor<1x3x16xf32>, ...) -> ...
 
-x may have its heads before or behind its tokens. The sums are taken in another order, hence the
+x may have its heads before or behind its tokens. Pairs that stand side by side are read too, a
+rotation that is written half by half, one of the first dims of each head, and cosines and sines
+that are looked up in weights (`rope_tables.py`). The sums are taken in another order, hence the
 tolerance.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, i64
+from xdsl.dialects.builtin import ModuleOp, f32, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.transforms.common_subexpression_elimination import cse
 
+from mllm_compiler.dialects import store_of
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import (
-    BinaryKind,
+    LARGEST_CONSTANT,
     BinaryOp,
+    BlobAttr,
     CastOp,
     ConcatOp,
+    ConstantOp,
+    IotaOp,
     ReshapeOp,
     RopeOp,
     SliceOp,
     TransposeOp,
-    UnaryKind,
+    WeightOp,
 )
-from mllm_compiler.dialects.types import element_of, is_integer, rank_of, shape_of
+from mllm_compiler.dialects.types import element_of, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
-from mllm_compiler.passes.matching import binary, made_by, peel, transposed, unary
+from mllm_compiler.passes.matching import made_by
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
+from mllm_compiler.passes.rope_tables import Angles, angles_of, read_table
+from mllm_compiler.passes.rotations import Rotation, rotations
+from mllm_compiler.weights import WeightStore
 
 HEADS_FIRST, TOKENS_FIRST = 1, 2
 """The axis that cos and sin lack, of x with heads before, and behind, its tokens."""
 
 
-@dataclass(frozen=True)
-class Angles:
-    """What the angles of a rotation are made from.
-
-    Attributes:
-        positions: [B, T], [1, T] or [T], integers.
-        inv_freq: [R/2], or that with extents of 1 around.
-    """
-
-    positions: SSAValue
-    inv_freq: SSAValue
-
-
-def _halves(value: SSAValue) -> SSAValue | None:
-    """f, where the value is f joined with itself along its last axis."""
-    op = made_by(value, ConcatOp)
-    if op is None or len(op.xs) != 2 or op.xs[0] is not op.xs[1]:
-        return None
-    return op.xs[0] if op.axis.value.data == rank_of(value) - 1 else None
-
-
-def _angles(value: SSAValue) -> Angles | None:
-    """What the value [B, T, R/2] is the outer product of."""
-    inner, perm = transposed(value)
-    pair = binary(inner, BinaryKind.MUL)
-    if pair is None or rank_of(inner) != 3 or perm not in ((0, 1, 2), (0, 2, 1)):
-        return None
-    token_axis = 1 if perm == (0, 1, 2) else 2
-    for steps, frequencies in (pair, pair[::-1]):
-        positions, inv_freq = peel(steps), peel(frequencies)
-        wide = [d for d in shape_of(inv_freq) if d.as_int() != 1]
-        if not is_integer(element_of(positions)) or len(wide) > 1:
-            continue
-        if _varies_along(steps, token_axis) and _varies_along(frequencies, 3 - token_axis):
-            return Angles(positions, inv_freq)
+def _axis(cos: SSAValue, lead: tuple[Dim, ...], x: SSAValue) -> int | None:
+    """The axis that a table of rows [lead, R] lacks."""
+    table = (*[Dim.const(1)] * (4 - rank_of(cos)), *shape_of(cos))[:3]
+    batch, tokens = lead if len(lead) == 2 else (Dim.const(1), *lead)
+    one, dims = Dim.const(1), shape_of(x)
+    if table == (batch, one, tokens) and _may_equal(dims[2], tokens):
+        return HEADS_FIRST
+    if table == (batch, tokens, one) and _may_equal(dims[1], tokens):
+        return TOKENS_FIRST
     return None
 
 
-def _varies_along(value: SSAValue, axis: int) -> bool:
-    """Whether a factor has extent 1 along the other of the two last axes."""
-    dims = (*[Dim.const(1)] * (3 - rank_of(value)), *shape_of(value))
-    return dims[3 - axis].as_int() == 1
+def _may_equal(a: Dim, b: Dim) -> bool:
+    return a == b or a.as_int() is None or b.as_int() is None
 
 
-def _tables(cos: SSAValue, sin: SSAValue) -> tuple[Angles, int] | None:
-    """The angles of cos and sin, and the axis along which they are the same for all heads."""
-    joined: list[SSAValue] = []
-    for table, kind in ((cos, UnaryKind.COS), (sin, UnaryKind.SIN)):
-        shaped = made_by(table, ReshapeOp)
-        inner = unary(shaped.x, kind) if shaped is not None else None
-        if inner is None:
-            return None
-        joined.append(inner)
-    angles = _halves(joined[0])
-    if joined[0] is not joined[1] or angles is None or shape_of(cos) != shape_of(sin):
-        return None
-    found, axis = _angles(angles), _head_axis(cos, joined[0])
-    return (found, axis) if found is not None and axis is not None else None
+def _spans(table: SSAValue, found: Rotation) -> bool:
+    """Whether the columns of a table are those of the rotation."""
+    width = shape_of(found.x)[-1].as_int()
+    return width is not None and shape_of(table)[-1].as_int() == width // (1 if found.whole else 2)
 
 
-def _head_axis(table: SSAValue, joined: SSAValue) -> int | None:
-    """The axis that a reshape has added to [B, T, R]."""
-    for axis in (HEADS_FIRST, TOKENS_FIRST):
-        dims = list(shape_of(joined))
-        dims.insert(axis, Dim.const(1))
-        if shape_of(table) == tuple(dims):
-            return axis
-    return None
-
-
-def _turned(value: SSAValue, x: SSAValue) -> bool:
-    """Whether the value is x with its halves exchanged and the then first one negated."""
-    op, axis = made_by(value, ConcatOp), rank_of(x) - 1
-    if op is None or len(op.xs) != 2 or op.axis.value.data != axis:
-        return False
-    width = shape_of(x)[axis].as_int()
-    negated = unary(op.xs[0], UnaryKind.NEG)
-    if width is None or width % 2 or negated is None:
-        return False
-    return _half(negated, x, width // 2, width) and _half(op.xs[1], x, 0, width)
-
-
-def _half(value: SSAValue, x: SSAValue, start: int, width: int) -> bool:
-    """Whether the value is the half of x that begins at `start`."""
-    op = made_by(value, SliceOp)
-    if op is None or op.x is not x or set(op.step_list) != {1}:
-        return False
-    starts = [s.as_int() for s in op.starts.data]
-    whole = shape_of(value)[:-1] == shape_of(x)[:-1]
-    return (
-        whole
-        and starts == [0] * (len(starts) - 1) + [start]
-        and shape_of(value)[-1] == Dim.const(width // 2)
-    )
-
-
-def _rope(op: BinaryOp, rewriter: PatternRewriter) -> None:
-    if op.kind.data is not BinaryKind.ADD or rank_of(op.result) != 4:
+def _rope(store: WeightStore, op: Operation, rewriter: PatternRewriter) -> None:
+    if rank_of(op.results[0]) != 4:
         return
-    for straight, crossed in ((op.a, op.b), (op.b, op.a)):
-        found = _rotation(straight, crossed)
-        if found is not None:
-            x, angles, axis = found
-            substitute(rewriter, op, *_rotated(x, angles, axis))
+    for found in rotations(op):
+        cos, sin = read_table(found.cos), read_table(found.sin)
+        if cos is None or sin is None or not _spans(found.cos, found):
+            continue
+        known, axis = angles_of(cos, sin, store), _axis(found.cos, cos.lead, found.x)
+        if known is None or axis is None or len(cos.lead) not in (1, 2):
+            continue
+        angles, twice = known
+        if twice != (found.layout if found.whole else None):
+            continue
+        whole = _rest(op, found.x)
+        build = _Builder(store, angles, interleaved=found.layout == "pairs")
+        made = build.rotated(found.x if whole is None else whole[1], axis)
+        if made is not None:
+            substitute(rewriter, op if whole is None else whole[0], *made)
             return
 
 
-def _rotation(straight: SSAValue, crossed: SSAValue) -> tuple[SSAValue, Angles, int] | None:
-    """x, angles and head axis, where the sum of the two is a rotation of x."""
-    left, right = binary(straight, BinaryKind.MUL), binary(crossed, BinaryKind.MUL)
-    if left is None or right is None:
+def _rest(op: Operation, x: SSAValue) -> tuple[ConcatOp, SSAValue] | None:
+    """The op that joins the rotated first dims of each head with its others, and whole heads."""
+    users = [use.operation for use in op.results[0].uses]
+    join, first = users[0] if len(users) == 1 else None, made_by(x, SliceOp)
+    if not isinstance(join, ConcatOp) or len(join.xs) != 2 or first is None:
         return None
-    for x, cos in (left, left[::-1]):
-        for turned, sin in (right, right[::-1]):
-            tables = _tables(cos, sin) if _turned(turned, x) else None
-            if tables is not None and _spans(cos, x):
-                return x, *tables
-    return None
+    rest = made_by(join.xs[1], SliceOp)
+    if rest is None or rest.x is not first.x or join.xs[0] is not op.results[0]:
+        return None
+    width, steps = shape_of(x)[-1], {*first.step_list, *rest.step_list}
+    starts = [s.data for s in (first.starts, rest.starts)]
+    zeros = [Dim()] * 3
+    fits = list(starts[0]) == [*zeros, Dim()] and list(starts[1]) == [*zeros, width]
+    fits = fits and steps == {1} and shape_of(join.result) == shape_of(first.x)
+    return (join, first.x) if fits else None
 
 
-def _spans(table: SSAValue, x: SSAValue) -> bool:
-    """Whether all of each head is rotated."""
-    return shape_of(table)[-1] == shape_of(x)[-1]
+@dataclass
+class _Builder:
+    """Makes the rotation in tokens-major layout, between the ops that bring it there and back."""
 
+    store: WeightStore
+    angles: Angles
+    interleaved: bool
+    made: list[Operation] = field(default_factory=list[Operation])
 
-def _rotated(x: SSAValue, angles: Angles, axis: int) -> list[Operation]:
-    """The rotation of x in tokens-major layout, between the ops that bring it there and back."""
-    made: list[Operation] = []
-
-    def add(new: Operation) -> SSAValue:
-        made.append(new)
+    def __call__(self, new: Operation) -> SSAValue:
+        self.made.append(new)
         return new.results[0]
 
-    tokens = add(TransposeOp(x, (0, 2, 1, 3))) if axis == HEADS_FIRST else x
-    batch, length, heads, size = shape_of(tokens)
-    count = heads.as_int() or 1
-    flat = add(ReshapeOp(tokens, (batch, length, heads * size)))
-    positions = angles.positions
-    if element_of(positions) != i64:
-        positions = add(CastOp(positions, i64))
-    if rank_of(positions) != 2:
-        positions = add(ReshapeOp(positions, (1, length)))
-    inv_freq = angles.inv_freq
-    if rank_of(inv_freq) != 1:
-        inv_freq = add(ReshapeOp(inv_freq, (prod(d.as_int() or 1 for d in shape_of(inv_freq)),)))
-    turned = add(RopeOp(flat, positions, inv_freq, heads=count))
-    back = add(ReshapeOp(turned, (batch, length, heads, size)))
-    if axis == HEADS_FIRST:
-        add(TransposeOp(back, (0, 2, 1, 3)))
-    return made
+    def rotated(self, x: SSAValue, axis: int) -> list[Operation] | None:
+        """The ops; None where the positions are not those of x."""
+        tokens = self(TransposeOp(x, (0, 2, 1, 3))) if axis == HEADS_FIRST else x
+        batch, length, heads, size = shape_of(tokens)
+        count = heads.as_int()
+        positions = self.positions(length)
+        if count is None or positions is None:
+            return None
+        flat = self(ReshapeOp(tokens, (batch, length, heads * size)))
+        rope = RopeOp(flat, positions, self.inv_freq(), heads=count, interleaved=self.interleaved)
+        back = self(ReshapeOp(self(rope), (batch, length, heads, size)))
+        if axis == HEADS_FIRST:
+            self(TransposeOp(back, (0, 2, 1, 3)))
+        return self.made
+
+    def positions(self, length: Dim) -> SSAValue | None:
+        """[B, T] or [1, T], i64."""
+        given = self.angles.positions
+        if not isinstance(given, SSAValue):
+            start, count = given
+            return self(ReshapeOp(self(IotaOp(count, start)), (1, count)))
+        if rank_of(given) not in (1, 2) or not _may_equal(shape_of(given)[-1], length):
+            return None
+        if element_of(given) != i64:
+            given = self(CastOp(given, i64))
+        if rank_of(given) == 1:
+            given = self(ReshapeOp(given, (1, length)))
+        return given
+
+    def inv_freq(self) -> SSAValue:
+        """[R/2]."""
+        given = self.angles.inv_freq
+        if isinstance(given, SSAValue):
+            flat = (prod(d.as_int() or 1 for d in shape_of(given)),)
+            return given if rank_of(given) == 1 else self(ReshapeOp(given, flat))
+        if given.size <= LARGEST_CONSTANT:
+            return self(ConstantOp.of(given))
+        blob = BlobAttr.of(self.store.add(given), f32, given.shape)
+        return self(WeightOp(blob, "inv_freq"))
 
 
 @dataclass(frozen=True)
@@ -210,5 +181,11 @@ class LiftRope(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrites to a fixpoint; what all rotations share is made once."""
-        if rewrite(op, On(BinaryOp, _rope), *SHAPE_PATTERNS):
+        store = store_of(ctx)
+
+        def pattern(op: Operation, rewriter: PatternRewriter) -> None:
+            _rope(store, op, rewriter)
+
+        roots = (On(BinaryOp, pattern), On(ConcatOp, pattern), On(ReshapeOp, pattern))
+        if rewrite(op, *roots, *SHAPE_PATTERNS):
             cse(op)

@@ -28,13 +28,21 @@ from mllm_compiler.dialects.dims import dims_of, tensor_of
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import Tensor, dtype_of, ranked
 from mllm_compiler.passes.canonical_form import CANONICAL
-from mllm_compiler.passes.lift_onnx import elementwise, linear, movement, vision
+from mllm_compiler.passes.lift_onnx import (
+    attention,
+    elementwise,
+    linear,
+    microsoft,
+    movement,
+    rotary,
+    vision,
+)
 from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, is_symbolic_result
 from mllm_compiler.passes.rewrite import rewrite
 
 CONVERTERS: dict[str, Converter] = {
     f"onnx.{name}": converter
-    for family in (elementwise, linear, movement, vision)
+    for family in (attention, elementwise, linear, microsoft, movement, rotary, vision)
     for name, converter in family.CONVERTERS.items()
 }
 """Op name to converter."""
