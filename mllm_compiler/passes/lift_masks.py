@@ -72,54 +72,63 @@ class Mask:
         )
 
 
-def _through(value: SSAValue) -> SSAValue:
-    """What a value is a reshape or a broadcast of."""
+def _through(value: SSAValue, batch: bool) -> tuple[SSAValue, bool]:
+    """What a value is a reshape or a broadcast of.
+
+    The last axes of a value stand for queries and keys; `batch` says that those of a matrix stand
+    for the batch and keys, which is so behind a reshape to [B, 1, 1, S].
+    """
     while isinstance(owner := value.owner, ReshapeOp | BroadcastOp):
+        if isinstance(owner, ReshapeOp) and (rank_of(owner.x), rank_of(value)) == (2, 4):
+            first, heads, queries, keys = shape_of(value)
+            only_keys = heads.as_int() == queries.as_int() == 1
+            batch = only_keys and shape_of(owner.x) == (first, keys)
         value = owner.x
-    return value
+    return value, batch
 
 
-def _bias(value: SSAValue) -> Mask | None:
+def _bias(value: SSAValue, batch: bool = False) -> Mask | None:
     """The mask that an additive bias is, None where it is anything else."""
-    value = _through(value)
+    value, batch = _through(value, batch)
     pair = binary(value, BinaryKind.ADD)
     if pair is not None:
-        masks = [_bias(v) for v in pair]
+        masks = [_bias(v, batch) for v in pair]
         return masks[0] & masks[1] if masks[0] is not None and masks[1] is not None else None
     select = made_by(value, SelectOp)
     if select is not None:
         kept, lost = constant_scalar(select.a), constant_scalar(select.b)
         if kept == 0.0 and lost is not None and lost <= EXCLUDED:
-            return _condition(select.c)
+            return _condition(select.c, batch)
         if lost == 0.0 and kept is not None and kept <= EXCLUDED:
-            return _excluded(select.c)
+            return _excluded(select.c, batch)
         return None
     product = with_scalar(value, BinaryKind.MUL)
     if product is not None and product[1] <= EXCLUDED:
-        return _one_minus(product[0])
+        return _one_minus(product[0], batch)
     return None
 
 
-def _one_minus(value: SSAValue) -> Mask | None:
+def _one_minus(value: SSAValue, batch: bool) -> Mask | None:
     """The mask m, where the value is 1 - m."""
     pair = binary(value, BinaryKind.SUB)
     if pair is None or constant_scalar(pair[0]) != 1.0:
         return None
-    cast = made_by(_through(pair[1]), CastOp)
-    return _key_mask(cast.x) if cast is not None else None
+    value, batch = _through(pair[1], batch)
+    cast = made_by(value, CastOp)
+    return _key_mask(cast.x, batch) if cast is not None else None
 
 
-def _excluded(value: SSAValue) -> Mask | None:
+def _excluded(value: SSAValue, batch: bool) -> Mask | None:
     """The mask of which a condition is the opposite."""
-    value = _through(value)
+    value, batch = _through(value, batch)
     inner = unary(value, UnaryKind.NOT)
     if inner is not None:
-        return _condition(inner)
+        return _condition(inner, batch)
     compare = made_by(value, CompareOp)
     if compare is None:
         return None
     if compare.kind.data is CompareKind.EQ and constant_scalar(compare.b) == 0.0:
-        return _key_mask(compare.a)
+        return _key_mask(compare.a, batch)
     opposite = OPPOSITE.get(compare.kind.data)
     return _order(opposite, compare.a, compare.b) if opposite is not None else None
 
@@ -141,35 +150,37 @@ MIRRORED = {
 """The relation of b to a, where another is that of a to b."""
 
 
-def _condition(value: SSAValue) -> Mask | None:
+def _condition(value: SSAValue, batch: bool) -> Mask | None:
     """The mask that a condition is."""
-    value = _through(value)
+    value, batch = _through(value, batch)
     pair = binary(value, BinaryKind.AND)
     if pair is not None:
-        masks = [_condition(v) for v in pair]
+        masks = [_condition(v, batch) for v in pair]
         return masks[0] & masks[1] if masks[0] is not None and masks[1] is not None else None
     inner = unary(value, UnaryKind.NOT)
     if inner is not None:
-        return _excluded(inner)
+        return _excluded(inner, batch)
     compare = made_by(value, CompareOp)
     if compare is None:
-        return _key_mask(value)
+        return _key_mask(value, batch)
     if compare.kind.data is CompareKind.NE and constant_scalar(compare.b) == 0.0:
-        return _key_mask(compare.a)
+        return _key_mask(compare.a, batch)
     return _order(compare.kind.data, compare.a, compare.b)
 
 
-def _key_mask(value: SSAValue) -> Mask | None:
+def _key_mask(value: SSAValue, batch: bool) -> Mask | None:
     """A mask [B, S], of which the value [B, 1, 1, S] may be a reshape or a cast."""
     dims = shape_of(value)
     if rank_of(value) == 4 and not all(d.as_int() == 1 for d in dims[1:3]):
         return None
     if rank_of(value) not in (2, 4):
         return None
-    source = _through(value)
+    if rank_of(value) == 2 and not batch and dims[0].as_int() != 1:
+        return None
+    source, _ = _through(value, batch)
     cast = made_by(source, CastOp)
     if cast is not None and element_of(source) == i1 and is_integer(element_of(cast.x)):
-        source = _through(cast.x)
+        source, _ = _through(cast.x, batch)
     if rank_of(source) != 2 or shape_of(source)[-1] != dims[-1]:
         return None
     if element_of(source) not in (i1, i64) and not is_integer(element_of(source)):
@@ -204,7 +215,7 @@ def _relation(kind: CompareKind, distance: int) -> Mask | None:
 
 def _counted(value: SSAValue, axis: int) -> IotaOp | None:
     """The counter that a value is along an axis, all others being 1."""
-    counter = made_by(_through(value), IotaOp)
+    counter = made_by(_through(value, False)[0], IotaOp)
     if counter is None or counter.step.value.data != 1:
         return None
     dims = shape_of(value)

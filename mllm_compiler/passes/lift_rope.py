@@ -173,6 +173,16 @@ class _Builder:
         return self(WeightOp(blob, "inv_freq"))
 
 
+def _transposed_twice(op: TransposeOp, rewriter: PatternRewriter) -> None:
+    """A transpose of what stands twice is made once."""
+    join = made_by(op.x, ConcatOp)
+    if join is None or len(join.xs) != 2 or join.xs[0] is not join.xs[1]:
+        return
+    once = TransposeOp(join.xs[0], op.permutation)
+    axis = op.permutation.index(join.axis.value.data)
+    substitute(rewriter, op, once, ConcatOp([once.result, once.result], axis))
+
+
 @dataclass(frozen=True)
 class LiftRope(ModulePass):
     """Recognises rotary positions."""
@@ -186,6 +196,7 @@ class LiftRope(ModulePass):
         def pattern(op: Operation, rewriter: PatternRewriter) -> None:
             _rope(store, op, rewriter)
 
+        rewrite(op, On(TransposeOp, _transposed_twice))
         roots = (On(BinaryOp, pattern), On(ConcatOp, pattern), On(ReshapeOp, pattern))
         if rewrite(op, *roots, *SHAPE_PATTERNS):
             cse(op)

@@ -91,3 +91,57 @@ func.func @keeps_a_factor_of_each_head(%q: tensor<2x4x3x8xf32>, %k: tensor<2x4x8
   %3 = mllm.matmul %2, %v : (tensor<2x4x3x5xf32>, tensor<2x4x5x8xf32>) -> tensor<2x4x3x8xf32>
   func.return %3 : tensor<2x4x3x8xf32>
 }
+
+// CHECK-LABEL: func.func @takes_batch_and_heads_apart
+// CHECK: mllm.attention %{{.*}}, %{{.*}}, %{{.*}} bias(%{{.*}}) {heads = 4 : i64, kv_heads = 4 : i64, scale = 5.000000e-01 : f64} : (tensor<2x3x32xf32>, tensor<2x5x32xf32>, tensor<2x5x32xf32>) -> tensor<2x3x32xf32>
+func.func @takes_batch_and_heads_apart(%x: tensor<2x3x4x8xf32>, %c: tensor<2x5x4x8xf32>, %m: tensor<2x1x3x5xf32>) -> tensor<8x3x8xf32> {
+  %half = mllm.constant dense<0.5> : tensor<f32>
+  %0 = mllm.transpose %x {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x8xf32>) -> tensor<2x4x3x8xf32>
+  %q = mllm.reshape %0 : (tensor<2x4x3x8xf32>) -> tensor<8x3x8xf32>
+  %1 = mllm.transpose %c {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x5x4x8xf32>) -> tensor<2x4x5x8xf32>
+  %k = mllm.reshape %1 : (tensor<2x4x5x8xf32>) -> tensor<8x5x8xf32>
+  %kt = mllm.transpose %k {perm = array<i64: 0, 2, 1>} : (tensor<8x5x8xf32>) -> tensor<8x8x5xf32>
+  %2 = mllm.matmul %q, %kt : (tensor<8x3x8xf32>, tensor<8x8x5xf32>) -> tensor<8x3x5xf32>
+  %3 = mllm.binary mul %2, %half : (tensor<8x3x5xf32>, tensor<f32>) -> tensor<8x3x5xf32>
+  %4 = mllm.reshape %3 : (tensor<8x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %5 = mllm.binary add %4, %m : (tensor<2x4x3x5xf32>, tensor<2x1x3x5xf32>) -> tensor<2x4x3x5xf32>
+  %6 = mllm.reshape %5 : (tensor<2x4x3x5xf32>) -> tensor<8x3x5xf32>
+  %7 = mllm.softmax %6 {axis = 2 : i64} : (tensor<8x3x5xf32>) -> tensor<8x3x5xf32>
+  %8 = mllm.matmul %7, %k : (tensor<8x3x5xf32>, tensor<8x5x8xf32>) -> tensor<8x3x8xf32>
+  func.return %8 : tensor<8x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @reads_three_axes_as_one_head
+// CHECK-NOT: mllm.softmax
+// CHECK: mllm.attention %q, %k, %k {heads = 1 : i64, kv_heads = 1 : i64, scale = 1.000000e+00 : f64}
+func.func @reads_three_axes_as_one_head(%q: tensor<2x3x8xf32>, %k: tensor<2x5x8xf32>) -> tensor<2x3x8xf32> {
+  %kt = mllm.transpose %k {perm = array<i64: 0, 2, 1>} : (tensor<2x5x8xf32>) -> tensor<2x8x5xf32>
+  %0 = mllm.matmul %q, %kt : (tensor<2x3x8xf32>, tensor<2x8x5xf32>) -> tensor<2x3x5xf32>
+  %1 = mllm.softmax %0 {axis = 2 : i64} : (tensor<2x3x5xf32>) -> tensor<2x3x5xf32>
+  %2 = mllm.matmul %1, %k : (tensor<2x3x5xf32>, tensor<2x5x8xf32>) -> tensor<2x3x8xf32>
+  func.return %2 : tensor<2x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_softmax_over_queries_of_one_head
+// CHECK-NOT: mllm.attention
+func.func @keeps_a_softmax_over_queries_of_one_head(%q: tensor<2x3x8xf32>, %k: tensor<2x5x8xf32>) -> tensor<2x3x8xf32> {
+  %kt = mllm.transpose %k {perm = array<i64: 0, 2, 1>} : (tensor<2x5x8xf32>) -> tensor<2x8x5xf32>
+  %0 = mllm.matmul %q, %kt : (tensor<2x3x8xf32>, tensor<2x8x5xf32>) -> tensor<2x3x5xf32>
+  %1 = mllm.softmax %0 {axis = 1 : i64} : (tensor<2x3x5xf32>) -> tensor<2x3x5xf32>
+  %2 = mllm.matmul %1, %k : (tensor<2x3x5xf32>, tensor<2x5x8xf32>) -> tensor<2x3x8xf32>
+  func.return %2 : tensor<2x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @reads_repeated_heads_once
+// CHECK: mllm.attention %q, %{{.*}}, %{{.*}} {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.000000e+00 : f64}
+// CHECK-SAME: (tensor<2x3x32xf32>, tensor<2x5x16xf32>, tensor<2x5x16xf32>)
+func.func @reads_repeated_heads_once(%q: tensor<2x3x32xf32>, %c: tensor<2x5x2x8xf32>) -> tensor<2x3x32xf32> {
+  %0 = mllm.transpose %c {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x5x2x8xf32>) -> tensor<2x2x5x8xf32>
+  %1 = mllm.reshape %0 : (tensor<2x2x5x8xf32>) -> tensor<2x2x1x5x8xf32>
+  %2 = mllm.broadcast %1 : (tensor<2x2x1x5x8xf32>) -> tensor<2x2x2x5x8xf32>
+  %3 = mllm.reshape %2 : (tensor<2x2x2x5x8xf32>) -> tensor<2x4x5x8xf32>
+  %4 = mllm.transpose %3 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x4x5x8xf32>) -> tensor<2x5x4x8xf32>
+  %k = mllm.reshape %4 : (tensor<2x5x4x8xf32>) -> tensor<2x5x32xf32>
+  %5 = mllm.attention %q, %k, %k {heads = 4 : i64, kv_heads = 4 : i64, scale = 1.0 : f64} : (tensor<2x3x32xf32>, tensor<2x5x32xf32>, tensor<2x5x32xf32>) -> tensor<2x3x32xf32>
+  func.return %5 : tensor<2x3x32xf32>
+}

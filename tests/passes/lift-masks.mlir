@@ -145,3 +145,15 @@ func.func @keeps_a_penalty_that_excludes_nothing(%q: tensor<1x3x32xf32>, %k: ten
   %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
   func.return %y : tensor<1x3x32xf32>
 }
+
+// CHECK-LABEL: func.func @keeps_a_mask_of_queries_and_keys
+// CHECK-NOT: key_mask
+// CHECK: bias(
+func.func @keeps_a_mask_of_queries_and_keys(%q: tensor<2x3x32xf32>, %k: tensor<2x5x32xf32>, %m: tensor<3x5xi1>) -> tensor<2x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %lowest = mllm.constant dense<-3.40282347E+38> : tensor<f32>
+  %0 = mllm.select %m, %zero, %lowest : (tensor<3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<3x5xf32>
+  %bias = mllm.reshape %0 : (tensor<3x5xf32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %k bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<2x3x32xf32>, tensor<2x5x32xf32>, tensor<2x5x32xf32>) -> tensor<2x3x32xf32>
+  func.return %y : tensor<2x3x32xf32>
+}

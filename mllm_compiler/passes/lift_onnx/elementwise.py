@@ -161,6 +161,10 @@ def _swish(op: OnnxOp, emit: Emit) -> SSAValue:
     return emit.binary(BinaryKind.MUL, x, emit(UnaryOp(UnaryKind.SIGMOID, inner)))
 
 
+def _swiglu(op: OnnxOp, emit: Emit) -> SSAValue:
+    return emit.binary(BinaryKind.MUL, _swish(op, emit), op.operands[1])
+
+
 def _negative(x: SSAValue, emit: Emit) -> SSAValue:
     return emit(CompareOp(CompareKind.LT, x, emit.scalar(0.0, element_of(x))))
 
@@ -239,6 +243,7 @@ CONVERTERS: dict[str, Converter] = {
     "Gelu": _gelu,
     "HardSigmoid": _hard_sigmoid,
     "Swish": _swish,
+    "SwiGLU": _swiglu,
     "LeakyRelu": _leaky_relu,
     "PRelu": _prelu,
     "Elu": _elu,

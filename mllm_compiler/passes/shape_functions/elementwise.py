@@ -252,7 +252,7 @@ _SAME = (
     " Gelu GroupNormalization HardSigmoid HardSwish Hardmax InstanceNormalization LRN LeakyRelu Log"
     " LogSoftmax LpNormalization MeanVarianceNormalization Mish PRelu Reciprocal"
     " Relu ReverseSequence RotaryEmbedding Scatter ScatterElements"
-    " ScatterND Selu Shrink Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh"
+    " ScatterND Selu Shrink Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt SwiGLU Swish Tan Tanh"
     " TensorScatter ThresholdedRelu Trilu BitwiseNot"
     " microsoft.Gelu microsoft.FastGelu microsoft.QuickGelu microsoft.RotaryEmbedding"
 )
