@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import onnx
@@ -22,19 +19,7 @@ from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.pipelines import pass_class, pass_names
 from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
-
-
-def _load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-fused = _load("fused_models")
+from tests.passes import fused_models as fused
 
 
 def lifted(file: Path) -> tuple[ModuleOp, WeightStore]:

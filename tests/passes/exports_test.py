@@ -1,0 +1,113 @@
+"""One model from several exporters lifts to one module, and optimised models lift whole.
+
+`exports/` holds one small decoder as torch 2.13 wrote it: by its legacy exporter (opset 17), by
+its newer one (opset 18), and by that for opset 23, whose attention, rotary positions and
+normalisations are operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.verify import verify
+from mllm_compiler.flops import lifted_share
+from mllm_compiler.importer.pipeline import import_model
+from mllm_compiler.passes.graphs import graphs
+from mllm_compiler.pipelines import pass_class, pass_names
+from mllm_compiler.reference import run_function
+from mllm_compiler.weights import WeightStore
+from models.build import built
+
+EXPORTS = sorted((Path(__file__).parent / "exports").glob("*.onnx"))
+B, T, P = 2, 3, 4
+
+
+def lifted(file: Path) -> tuple[ModuleOp, WeightStore]:
+    imported = import_model(file)
+    context = make_context(imported.store)
+    for name in pass_names("lift"):
+        pass_class(name)().apply(context, imported.module)
+    verify(imported.module)
+    assert lifted_share(imported.module) == 1.0
+    assert not [op for op in imported.module.walk() if op.name.startswith("onnx.")]
+    return imported.module, imported.store
+
+
+def inputs_of(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
+    rng, made = np.random.default_rng(7), dict[str, np.ndarray]()
+    past = P if any("past" in i.name for i in session.get_inputs()) else 0
+    for given in session.get_inputs():
+        name, shape = given.name, [d if isinstance(d, int) else None for d in given.shape]
+        if name == "attention_mask":
+            made[name] = np.ones((B, past + T), np.int64)
+        elif name == "position_ids":
+            made[name] = np.tile(np.arange(past, past + T), (B, 1))
+        elif "int64" in given.type:
+            made[name] = rng.integers(0, 20, (B, T))
+        else:
+            sizes = [B, T if len(shape) == 3 else 2, P, 4]
+            filled = [size if d is None else d for d, size in zip(shape, sizes, strict=False)]
+            made[name] = rng.standard_normal(filled).astype(np.float32)
+    return made
+
+
+def compare(file: Path) -> ModuleOp:
+    """Lifts a model whole, and holds it to ONNX Runtime."""
+    session = onnxruntime.InferenceSession(file)
+    given = inputs_of(session)
+    wanted = zip([o.name for o in session.get_outputs()], session.run(None, given), strict=True)
+    module, store = lifted(file)
+    results = run_function(module, next(iter(graphs(module))).sym_name.data, given, store)
+    for name, want in wanted:
+        np.testing.assert_allclose(
+            results[name], want, rtol=1e-5, atol=1e-5 * np.abs(want).max(), err_msg=name
+        )
+    return module
+
+
+def structure(module: ModuleOp) -> Counter[str]:
+    """The ops that compute, with their properties."""
+    named = ("mllm.weight", "mllm.constant", "mllm.pipeline", "func.func")
+    return Counter(
+        f"{op.name} {sorted((k, str(v)) for k, v in op.properties.items())}"
+        for op in module.walk()
+        if op.name not in named
+    )
+
+
+@pytest.mark.parametrize("file", EXPORTS, ids=lambda f: f.stem)
+def test_an_export_computes_what_onnx_runtime_computes(file: Path) -> None:
+    compare(file)
+
+
+def test_one_model_from_three_exporters_is_one_module() -> None:
+    assert len(EXPORTS) == 3
+    first, *others = [structure(lifted(file)[0]) for file in EXPORTS]
+    assert first["builtin.module []"] == 1
+    assert all(other == first for other in others)
+
+
+@pytest.mark.parametrize("recipe", ["tiny-llama", "tiny-vit", "tiny-whisper"])
+def test_what_onnx_runtime_optimises_lifts_whole(recipe: str, tmp_path: Path) -> None:
+    for file in sorted(built(recipe).glob("*.onnx")):
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.optimized_model_filepath = str(tmp_path / file.name)
+        options.log_severity_level = 3
+        onnxruntime.InferenceSession(file, options)
+        optimised = structure(compare(tmp_path / file.name))
+        plain = structure(lifted(file)[0])
+        kinds = ("attention", "cross_attn", "rope", "gated_mlp", "mlp", "rms_norm", "layer_norm")
+        for kind in kinds:
+            counts = [
+                sum(n for op, n in found.items() if op.startswith(f"mllm.{kind} "))
+                for found in (optimised, plain)
+            ]
+            assert counts[0] == counts[1], (file.name, kind)
