@@ -80,8 +80,12 @@ def main() -> int:
     mllmc = TOOLS / "mllmc"
     DEMO.mkdir(exist_ok=True)
     try:
-        command([mllmc, "compile", "meeting-vlm", "--target", "c", "-o", BUNDLE])
-        say(f"  {command([mllmc, 'bundle', 'verify', BUNDLE]).strip()}")
+        told = command([mllmc, "compile", "meeting-vlm", "--target", "c", "-o", BUNDLE])
+        for line in told.splitlines():
+            if line.startswith(("lifted:", "memory:", "bundle:")):
+                say(f"  {line.replace(f'{ROOT}/', '')}")
+        verified = command([mllmc, "bundle", "verify", BUNDLE]).strip()
+        say(f"  {verified.replace(f'{ROOT}/', '')}")
         say()
         answers = [caption(mllmc, seed) for seed in SEEDS]
     except CommandError as error:
