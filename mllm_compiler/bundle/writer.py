@@ -44,11 +44,6 @@ def content_of_bytes(name: str, raw: bytes) -> Content:
     return Content(name, len(raw), lambda: [raw])
 
 
-def content_of_file(name: str, path: Path) -> Content:
-    """A member whose bytes stand in a file."""
-    return Content(name, path.stat().st_size, lambda: _pieces_of(path))
-
-
 def write_bundle(
     path: Path,
     manifest: Manifest,
@@ -146,9 +141,3 @@ def _check_size(size: int, path: Path) -> None:
             location=str(path),
             remedy="compile a smaller or quantised model",
         )
-
-
-def _pieces_of(path: Path) -> Iterable[bytes]:
-    with path.open("rb") as source:
-        while piece := source.read(PIECE):
-            yield piece

@@ -38,14 +38,13 @@ class Progress:
 
 
 @contextmanager
-def progress(text: str, *, quiet: bool = False) -> Generator[Progress]:
+def progress(text: str) -> Generator[Progress]:
     """Progress of one piece of work, on stderr.
 
     Args:
         text: The first step.
-        quiet: Whether to show none even on a terminal.
     """
-    if quiet or not sys.stderr.isatty():
+    if not sys.stderr.isatty():
         yield Progress(None)
         return
     from rich.console import Console
