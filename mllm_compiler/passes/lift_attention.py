@@ -315,6 +315,7 @@ class LiftAttention(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrites to a fixpoint."""
         sink = (On(ReshapeOp, _sink_scale), On(TransposeOp, _sink_scale))
-        rewrite(op, *FOLDED, *SHAPE_PATTERNS, *sink)
+        rewrite(op, *FOLDED, *SHAPE_PATTERNS)
+        rewrite(op, *SHAPE_PATTERNS, *sink)
         whole = (On(MatmulOp, _attention), On(MatmulOp, _one_head), On(AttentionOp, _grouped))
         rewrite(op, *whole, *SHAPE_PATTERNS, *sink)
