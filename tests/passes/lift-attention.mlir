@@ -145,3 +145,27 @@ func.func @reads_repeated_heads_once(%q: tensor<2x3x32xf32>, %c: tensor<2x5x2x8x
   %5 = mllm.attention %q, %k, %k {heads = 4 : i64, kv_heads = 4 : i64, scale = 1.0 : f64} : (tensor<2x3x32xf32>, tensor<2x5x32xf32>, tensor<2x5x32xf32>) -> tensor<2x3x32xf32>
   func.return %5 : tensor<2x3x32xf32>
 }
+
+// The scale stands between the heads and their folding into the batch: unfolding and moving the scale must not undo each other.
+// CHECK-LABEL: func.func @unfolds_scaled_heads_from_the_batch
+// CHECK: mllm.attention %q, %k, %v {heads = 2 : i64, kv_heads = 2 : i64, scale = 5.000000e-01 : f64}
+func.func @unfolds_scaled_heads_from_the_batch(%q: tensor<3x5x16xf32>, %k: tensor<3x5x16xf32>, %v: tensor<3x5x16xf32>) -> tensor<3x5x16xf32> {
+  %s = mllm.constant dense<0.5> : tensor<f32>
+  %q1 = mllm.reshape %q : (tensor<3x5x16xf32>) -> tensor<3x5x2x8xf32>
+  %q2 = mllm.transpose %q1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<3x5x2x8xf32>) -> tensor<3x2x5x8xf32>
+  %q3 = mllm.binary mul %q2, %s : (tensor<3x2x5x8xf32>, tensor<f32>) -> tensor<3x2x5x8xf32>
+  %q4 = mllm.reshape %q3 : (tensor<3x2x5x8xf32>) -> tensor<6x5x8xf32>
+  %k1 = mllm.reshape %k : (tensor<3x5x16xf32>) -> tensor<3x5x2x8xf32>
+  %k2 = mllm.transpose %k1 {perm = array<i64: 0, 2, 3, 1>} : (tensor<3x5x2x8xf32>) -> tensor<3x2x8x5xf32>
+  %k3 = mllm.reshape %k2 : (tensor<3x2x8x5xf32>) -> tensor<6x8x5xf32>
+  %v1 = mllm.reshape %v : (tensor<3x5x16xf32>) -> tensor<3x5x2x8xf32>
+  %v2 = mllm.transpose %v1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<3x5x2x8xf32>) -> tensor<3x2x5x8xf32>
+  %v3 = mllm.reshape %v2 : (tensor<3x2x5x8xf32>) -> tensor<6x5x8xf32>
+  %0 = mllm.matmul %q4, %k3 : (tensor<6x5x8xf32>, tensor<6x8x5xf32>) -> tensor<6x5x5xf32>
+  %1 = mllm.softmax %0 {axis = 2 : i64} : (tensor<6x5x5xf32>) -> tensor<6x5x5xf32>
+  %2 = mllm.matmul %1, %v3 : (tensor<6x5x5xf32>, tensor<6x5x8xf32>) -> tensor<6x5x8xf32>
+  %3 = mllm.reshape %2 : (tensor<6x5x8xf32>) -> tensor<3x2x5x8xf32>
+  %4 = mllm.transpose %3 {perm = array<i64: 0, 2, 1, 3>} : (tensor<3x2x5x8xf32>) -> tensor<3x5x2x8xf32>
+  %5 = mllm.reshape %4 : (tensor<3x5x2x8xf32>) -> tensor<3x5x16xf32>
+  func.return %5 : tensor<3x5x16xf32>
+}
