@@ -116,7 +116,7 @@ def name_hint(name: str) -> str | None:
     clean = re.sub(r"(_\d+)+$", "", clean)
     if not clean:
         return None
-    return clean if clean[0].isalpha() or clean[0] == "_" else f"_{clean}"
+    return clean if clean[0].isalpha() or clean[0] == "_" else f"v{clean}"
 
 
 class _Importer:

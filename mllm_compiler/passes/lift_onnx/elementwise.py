@@ -87,15 +87,32 @@ def _unary(kind: UnaryKind) -> Converter:
     return convert
 
 
+def _from_axis(emit: Emit, x: SSAValue, axis: int, rank: int) -> SSAValue:
+    """X with axes of extent 1 behind its own, so that its first one is `axis` of `rank`."""
+    behind = max(0, rank - axis - rank_of(x))
+    return emit.reshape(x, (*shape_of(x), *[1] * behind))
+
+
+def _operands(op: OnnxOp, emit: Emit) -> list[SSAValue]:
+    """The operands; until opset 6 an attribute says where the second one lies in the first."""
+    old = op.schema.attributes.keys() >= {"axis", "broadcast"}
+    axis = op.attribute("axis") if old else None
+    if not isinstance(axis, int):
+        return list(op.operands)
+    a, b = op.operands
+    return [a, _from_axis(emit, b, axis % max(1, rank_of(a)), rank_of(a))]
+
+
 def _binary(kind: BinaryKind) -> Converter:
     def convert(op: OnnxOp, emit: Emit) -> SSAValue:
-        return reduce(lambda a, b: emit.binary(kind, a, b), op.operands[1:], op.operands[0])
+        first, *rest = _operands(op, emit)
+        return reduce(lambda a, b: emit.binary(kind, a, b), rest, first)
 
     return convert
 
 
 def _compare(kind: CompareKind) -> Converter:
-    return lambda op, emit: emit(CompareOp(kind, op.operands[0], op.operands[1]))
+    return lambda op, emit: emit(CompareOp(kind, *_operands(op, emit)))
 
 
 def _mean(op: OnnxOp, emit: Emit) -> SSAValue:
@@ -104,7 +121,7 @@ def _mean(op: OnnxOp, emit: Emit) -> SSAValue:
 
 
 def _pow(op: OnnxOp, emit: Emit) -> SSAValue:
-    base, exponent = op.operands
+    base, exponent = _operands(op, emit)
     if element_of(base) != element_of(exponent):
         exponent = emit(CastOp(exponent, element_of(base)))
     return emit.binary(BinaryKind.POW, base, exponent)
@@ -177,6 +194,9 @@ def _leaky_relu(op: OnnxOp, emit: Emit) -> SSAValue:
 
 def _prelu(op: OnnxOp, emit: Emit) -> SSAValue:
     x, slope = op.operands
+    if op.schema.since < 7 and rank_of(slope) == 1:
+        # Until opset 6 a slope has the extent of the channels, the second axis.
+        slope = _from_axis(emit, slope, 1, rank_of(x))
     return emit(SelectOp(_negative(x, emit), emit.binary(BinaryKind.MUL, x, slope), x))
 
 

@@ -43,6 +43,8 @@ def unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
     ):
         product.properties["activation"] = StringAttr(kind)
         return product.y
+    if kind == "not" and element_of(op.x) != i1:
+        kind = "bitnot"
     return _apply(b, op, [op.x], kind)
 
 
