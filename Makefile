@@ -40,7 +40,7 @@ check: .venv/runtime
 	@$(STAGE) architecture $(BIN)/python -m pytest tests/architecture_test.py tests/docs_test.py
 	@$(STAGE) lit $(BIN)/lit -q tests
 	@$(STAGE) sanitizers $(MAKE) --no-print-directory sanitize
-	@$(STAGE) slow-tests $(PYTESTS) -m "slow and not vendor" $(SANITIZED:%=--ignore=%) --durations=10
+	@$(STAGE) slow-tests $(PYTESTS) -m "slow and not vendor" $(SANITIZED:%=--ignore=%) --ignore=tests/conformance --durations=10
 
 sanitize: .venv/runtime
 	$(PYTESTS) $(SANITIZED)
