@@ -32,7 +32,6 @@ from mllm_compiler.passes.lift_onnx import (
     attention,
     elementwise,
     linear,
-    losses,
     microsoft,
     movement,
     rotary,
@@ -43,7 +42,7 @@ from mllm_compiler.passes.rewrite import rewrite
 
 CONVERTERS: dict[str, Converter] = {
     f"onnx.{name}": converter
-    for family in (attention, elementwise, linear, losses, microsoft, movement, rotary, vision)
+    for family in (attention, elementwise, linear, microsoft, movement, rotary, vision)
     for name, converter in family.CONVERTERS.items()
 }
 """Op name to converter."""
