@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, NoReturn
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.onnx_attributes import kind_of
-from mllm_compiler.dialects.onnx_schemas import Formal, Schema
+from mllm_compiler.dialects.onnx_schemas import Formal, Schema, schema_of
 from mllm_compiler.dialects.onnx_types import type_string
+from mllm_compiler.errors import CompileError
 
 if TYPE_CHECKING:
     from mllm_compiler.dialects.onnx_op import OnnxOp
@@ -38,6 +40,28 @@ def verify_against(op: OnnxOp, schema: Schema | None) -> None:
     _count(op, "result", op.outputs, schema.outputs, schema.min_outputs, schema.max_outputs)
     _attributes(op, schema)
     _types(op, schema)
+
+
+def check_operator(op: OnnxOp, file: str = "") -> None:
+    """Checks an operator against the schema of its opset, as a fault of the model.
+
+    Raises:
+        CompileError: One of the module's constraints does not hold.
+    """
+    try:
+        verify_against(op, schema_of(op.name, op.opset))
+    except VerifyException as error:
+        raise broken_node(str(error), location_name(op), file) from None
+
+
+def broken_node(message: str, node: str, file: str = "") -> CompileError:
+    """The error of a node that breaks the standard."""
+    return CompileError(
+        "MLC-I014",
+        message,
+        location=f"{file}: {node}" if file else node,
+        remedy="the node breaks the ONNX standard: correct it, or the call that made it",
+    )
 
 
 def _fail(op: OnnxOp, constraint: str, message: str) -> NoReturn:

@@ -1,5 +1,7 @@
 """Reads ONNX models into the `onnx` dialect; weights stay mapped in their files."""
 
+import logging
+
 from mllm_compiler.importer.model_toml import (
     AudioSpec,
     CacheSpec,
@@ -13,6 +15,9 @@ from mllm_compiler.importer.model_toml import (
     read_model_spec,
 )
 from mllm_compiler.importer.pipeline import Imported, import_model
+
+# onnx-ir logs what it finds odd; what matters is told as an error, and nothing goes to stderr.
+logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
 
 __all__ = [
     "AudioSpec",

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
 
 import onnx_ir as ir
 from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     IntegerAttr,
-    LocationAttr,
-    NameLoc,
-    NoneAttr,
     StringAttr,
     i64,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.utils.exceptions import VerifyException
 
+from mllm_compiler.dialects.locations import named
 from mllm_compiler.dialects.onnx import CustomOp, YieldOp, operators
 from mllm_compiler.dialects.onnx_attributes import attribute_of
 from mllm_compiler.dialects.onnx_op import OPSETS, OnnxOp
-from mllm_compiler.dialects.onnx_schemas import PREFIXES, schema_of
-from mllm_compiler.dialects.onnx_verify import verify_against
+from mllm_compiler.dialects.onnx_schemas import PREFIXES
+from mllm_compiler.dialects.onnx_verify import broken_node, check_operator
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer.tensors import Tensors
 from mllm_compiler.importer.types import type_attribute, type_of
 
 Scope = dict[ir.Value, SSAValue]
+
+_T = TypeVar("_T")
 
 _KINDS = {
     ir.AttributeType.INT: "int",
@@ -56,7 +55,7 @@ def import_graph(model: ir.Model, tensors: Tensors, *, name: str, role: str) -> 
     for value, argument in zip(inputs, block.args, strict=True):
         _bind(scope, value, argument)
     _Importer(tensors).body(graph, block, scope)
-    results = [scope[v] for v in graph.outputs]
+    results = [_defined(scope, v, tensors) for v in graph.outputs]
     block.add_op(ReturnOp(*results))
     function = FuncOp(
         name,
@@ -71,37 +70,32 @@ def import_graph(model: ir.Model, tensors: Tensors, *, name: str, role: str) -> 
     return function
 
 
+def _defined(scope: Scope, value: ir.Value, tensors: Tensors) -> SSAValue:
+    if value not in scope:
+        raise CompileError(
+            "MLC-I010",
+            f"nothing defines the output '{value.name}'",
+            location=str(tensors.file),
+            remedy="export the model again",
+        )
+    return scope[value]
+
+
 def _named(values: Sequence[ir.Value]) -> ArrayAttr[DictionaryAttr]:
     return ArrayAttr(DictionaryAttr({"mllm.name": StringAttr(v.name or "")}) for v in values)
 
 
 def _opsets(imports: Mapping[str, int]) -> DictionaryAttr:
+    # Text that is no UTF-8 comes as bytes.
+    imports = {d: v for d, v in imports.items() if isinstance(cast(object, d), str)}
     versions = {("" if d == "ai.onnx" else d): v for d, v in imports.items()}
     return DictionaryAttr({d: IntegerAttr(v, i64) for d, v in sorted(versions.items())})
 
 
 def _check(function: FuncOp, file: str) -> None:
     for op in function.walk():
-        if not isinstance(op, OnnxOp):
-            continue
-        try:
-            verify_against(op, schema_of(op.name, op.opset))
-        except VerifyException as error:
-            raise CompileError(
-                "MLC-I014",
-                str(error),
-                location=f"{file}: {_name_of(op.location)}",
-                remedy="the node breaks the ONNX standard: correct it, or the call that made it",
-            ) from None
-
-
-def _name_of(location: LocationAttr) -> str:
-    return location.desc.data if isinstance(location, NameLoc) else ""
-
-
-def name_location(name: str) -> NameLoc:
-    """The location of a node or tensor of the model."""
-    return NameLoc(StringAttr(name), NoneAttr())
+        if isinstance(op, OnnxOp):
+            check_operator(op, file)
 
 
 def _bind(scope: Scope, value: ir.Value, made: SSAValue) -> None:
@@ -119,6 +113,33 @@ def name_hint(name: str) -> str | None:
     return clean if clean[0].isalpha() or clean[0] == "_" else f"v{clean}"
 
 
+def _check_text(attribute: ir.Attr) -> None:
+    """Text that is no UTF-8 stays bytes in onnx-ir: the standard has no such text."""
+    value: object = attribute.value
+    parts = cast("Sequence[object]", value) if isinstance(value, list | tuple) else [value]
+    if any(isinstance(part, bytes) for part in parts):
+        raise ValueError("it is no UTF-8")
+
+
+def _is_kept(value: ir.Value) -> bool:
+    """Whether an output is there: an absent one has no name and no use."""
+    return bool(value.name or value.uses())
+
+
+def _without_trailing(values: Sequence[_T | None], *, gaps: bool) -> list[_T | None]:
+    """The values without the absent ones at the end.
+
+    Raises:
+        ValueError: One before the end is absent where the operator has no optional ones.
+    """
+    kept = list(values)
+    while kept and kept[-1] is None:
+        kept.pop()
+    if None in kept and not gaps:
+        raise ValueError(f"input or output {kept.index(None)} must be there")
+    return kept
+
+
 class _Importer:
     """Builds the operators of a graph and of the graphs inside its nodes."""
 
@@ -131,20 +152,23 @@ class _Importer:
         for name, value in graph.initializers.items():
             if value.const_value is None:
                 raise self._lost(name)
-            op = self.tensors.constant(value.const_value, name, name_location(name))
+            op = self.tensors.constant(value.const_value, name, named(name))
             block.add_op(op)
             _bind(scope, value, op.results[0])
         for index, node in enumerate(graph):
-            op = self.node(node, index, scope)
+            name = node.name or f"{node.op_type}_{index}"
+            try:
+                op = self.node(node, name, scope)
+            except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+                message = f"'{node.op_type}' is malformed: {error}"[:300]
+                raise broken_node(message, name, self.tensors.file.name) from error
             block.add_op(op)
-            made = op.outputs if isinstance(op, OnnxOp) else op.results
-            for value, result in zip(node.outputs, made, strict=False):
-                if result is not None:
-                    _bind(scope, value, result)
+            kept = [v for v in node.outputs if _is_kept(v)]
+            for value, result in zip(kept, op.results, strict=False):
+                _bind(scope, value, result)
 
-    def node(self, node: ir.Node, index: int, scope: Scope) -> Operation:
+    def node(self, node: ir.Node, name: str, scope: Scope) -> Operation:
         """The operator of a node."""
-        name = node.name or f"{node.op_type}_{index}"
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             made = self.constant(node, name)
             if made is not None:
@@ -164,15 +188,14 @@ class _Importer:
                 cls = cls or self.classes.get(prefix + node.op_type)
         if cls is None:
             return self.custom(node, name, inputs, attributes, regions)
-        outputs = [type_of(v) if v.name or v.uses() else None for v in node.outputs]
-        while outputs and outputs[-1] is None:
-            outputs.pop()
         return cls.make(
-            inputs,
-            outputs,
+            _without_trailing(inputs, gaps=cls.SEGMENTED[0]),
+            _without_trailing(
+                [type_of(v) if _is_kept(v) else None for v in node.outputs], gaps=cls.SEGMENTED[1]
+            ),
             attributes,
             regions=regions,
-            location=name_location(name),
+            location=named(name),
         )
 
     def constant(self, node: ir.Node, name: str) -> Operation | None:
@@ -192,7 +215,7 @@ class _Importer:
                 tensor = ir.tensor(list(attribute.as_floats()), ir.DataType.FLOAT)
             case _:
                 return None
-        return self.tensors.constant(tensor, output, name_location(name))
+        return self.tensors.constant(tensor, output, named(name))
 
     def custom(
         self,
@@ -211,10 +234,10 @@ class _Importer:
         }
         return CustomOp.create(
             operands=[v for v in inputs if v is not None],
-            result_types=[type_of(v) for v in node.outputs],
+            result_types=[type_of(v) for v in node.outputs if _is_kept(v)],
             properties=properties,
             regions=list(regions.values()),
-            location=name_location(name),
+            location=named(name),
         )
 
     def region(self, graph: ir.Graph, scope: Scope) -> Region:
@@ -234,6 +257,7 @@ class _Importer:
             raise self._unusable(node, attribute, message)
         try:
             if kind is not None:
+                _check_text(attribute)
                 return attribute_of(cast(int, attribute.value), kind)
             if attribute.type == ir.AttributeType.TENSOR:
                 return self.tensors.attribute(attribute.as_tensor(), f"{node}.{attribute.name}")

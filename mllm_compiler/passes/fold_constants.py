@@ -243,9 +243,13 @@ def _static_contents(op: OnnxOp) -> NDArray[Any] | None:
     if not isa(type, TensorType[Attribute]) or not type.has_static_shape():
         return None
     numbers = [n for d in contents.data if (n := d.as_int()) is not None]
-    if len(numbers) < len(contents.data):
+    if len(numbers) < len(contents.data) or len(numbers) != prod(type.get_shape()):
         return None
-    return np.array(numbers, NUMPY[type.element_type]).reshape(type.get_shape())
+    try:
+        return np.array(numbers, NUMPY[type.element_type]).reshape(type.get_shape())
+    except OverflowError:
+        # The operator wraps around where the expression does not.
+        return None
 
 
 def _bytes_of(type: Attribute) -> int:

@@ -24,9 +24,12 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects.dims import UNKNOWN, Dim, DimsAttr
+from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.mllm import PipelineOp
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.onnx_types import UnknownType
+from mllm_compiler.dialects.onnx_verify import check_operator
+from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.shape_functions import FUNCTIONS
 from mllm_compiler.passes.shape_functions.control import FUNCTIONS as REGION_FUNCTIONS
 from mllm_compiler.passes.shape_functions.knowledge import Known, Shapes, is_nonnegative, of_type
@@ -73,6 +76,9 @@ def infer_function(function: FuncOp) -> set[str]:
             for argument in region.block.args:
                 _retype(argument, shapes.of(argument), bound)
         _record_contents(op, shapes, bound)
+    for op in function.walk():
+        if isinstance(op, OnnxOp):
+            check_operator(op)
     function.update_function_type()
     return set(shapes.equal)
 
@@ -98,6 +104,18 @@ def _infer_block(block: Block, shapes: Shapes) -> None:
 
 
 def _infer(op: OnnxOp, shapes: Shapes) -> Sequence[Known]:
+    try:
+        return _inferred(op, shapes)
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+        raise CompileError(
+            "MLC-I015",
+            f"'{op.name}' cannot have operands and attributes like these: {error}"[:300],
+            location=location_name(op),
+            remedy="the model contradicts itself: check its input shapes, export it again",
+        ) from error
+
+
+def _inferred(op: OnnxOp, shapes: Shapes) -> Sequence[Known]:
     region_function = REGION_FUNCTIONS.get(op.name)
     if region_function is not None:
         return region_function(op, shapes, _infer_block)

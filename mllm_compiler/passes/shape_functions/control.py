@@ -120,6 +120,8 @@ def scan(op: OnnxOp, shapes: Shapes, infer: InferBlock) -> list[Known]:
         return [Known()] * len(op.outputs)
     count = cast(int, op.attribute("num_scan_inputs"))
     states = len(op.inputs) - count
+    if not 0 <= states <= len(op.inputs):
+        raise ValueError(f"{count} scan inputs of {len(op.inputs)}")
     scanned = op.inputs[states:]
     in_axes = cast("tuple[int, ...] | None", op.attribute("scan_input_axes")) or (0,) * count
     extent, slices = UNKNOWN, list[Known]()

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects.dims import UNKNOWN, Dim
 from mllm_compiler.passes.shape_functions.knowledge import (
+    LARGEST_CONTENTS,
     Dims,
     Known,
     ShapeFunction,
@@ -95,7 +96,9 @@ def vector_of(shapes: Shapes, value: SSAValue | None) -> list[Dim] | None:
     known = shapes.of(value)
     if known.contents is not None:
         return list(known.contents)
-    return [UNKNOWN] * known.shape[0] if known.shape is not None and known.rank == 1 else None
+    if known.shape is None or len(known.shape) != 1 or known.shape[0] > LARGEST_CONTENTS:
+        return None
+    return [UNKNOWN] * known.shape[0]
 
 
 def _with_contents(result: Known, data: Known) -> Known:
