@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +16,7 @@ DTYPES: Final[dict[int, np.dtype[np.generic]]] = {
     1: np.dtype(np.float32),
     2: np.dtype(np.float64),
     3: np.dtype(np.float16),
+    4: np.dtype(ml_dtypes.bfloat16),
     5: np.dtype(np.int64),
     6: np.dtype(np.int32),
     7: np.dtype(np.int16),
@@ -25,14 +27,14 @@ DTYPES: Final[dict[int, np.dtype[np.generic]]] = {
     12: np.dtype(np.uint8),
     13: np.dtype(np.bool_),
 }
-"""NumPy's dtype of each `mllm_dtype` that it has."""
+"""NumPy's dtype of each `mllm_dtype`."""
 
 NUMBERS: Final = {dtype: number for number, dtype in DTYPES.items()}
 
 
 def dtype_name(number: int) -> str:
-    """`float32` and so on; bfloat16 has no dtype in NumPy."""
-    return DTYPES[number].name if number in DTYPES else "bfloat16"
+    """`float32` and so on."""
+    return DTYPES[number].name
 
 
 def describe(tensor: CData, name: CData, array: Array) -> None:

@@ -24,6 +24,7 @@ from mllm_compiler.dialects.onnx_op import OPSETS, OnnxOp
 from mllm_compiler.dialects.onnx_schemas import PREFIXES
 from mllm_compiler.dialects.onnx_verify import broken_node, check_operator
 from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.gradient import expand_gradients
 from mllm_compiler.importer.tensors import Tensors
 from mllm_compiler.importer.types import type_attribute, type_of
 
@@ -48,6 +49,7 @@ def import_graph(model: ir.Model, tensors: Tensors, *, name: str, role: str) -> 
         CompileError: A node breaks its operator's schema, or a tensor cannot be read.
     """
     graph = model.graph
+    expand_gradients(graph)
     initialisers = set(graph.initializers)
     inputs = [v for v in graph.inputs if v.name not in initialisers]
     block = Block(arg_types=[type_of(v, invent=True) for v in inputs])

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 STEPS = {
-    np.dtype(np.float16): 2.0**-10,
-    np.dtype(ml_dtypes.bfloat16): 2.0**-7,
+    np.dtype(np.float16): 2.0**-9,
+    np.dtype(ml_dtypes.bfloat16): 2.0**-6,
 }
-"""The distance between neighbours around 1: the result of a sum may be the next number."""
+"""Twice the distance between neighbours around 1: the suite rounds what lies between two operators
+of an expanded one to the narrow type too, which lifted ones do not."""
 
 
 def difference(expected: Any, got: Any, *, rtol: float, atol: float) -> str | None:

@@ -24,6 +24,14 @@ UNARY = {
     UnaryKind.COS: ("Cos", {}),
     UnaryKind.TAN: ("Tan", {}),
     UnaryKind.TANH: ("Tanh", {}),
+    UnaryKind.ASIN: ("Asin", {}),
+    UnaryKind.ACOS: ("Acos", {}),
+    UnaryKind.ATAN: ("Atan", {}),
+    UnaryKind.SINH: ("Sinh", {}),
+    UnaryKind.COSH: ("Cosh", {}),
+    UnaryKind.ASINH: ("Asinh", {}),
+    UnaryKind.ACOSH: ("Acosh", {}),
+    UnaryKind.ATANH: ("Atanh", {}),
     UnaryKind.ERF: ("Erf", {}),
     UnaryKind.SIGMOID: ("Sigmoid", {}),
     UnaryKind.RELU: ("Relu", {}),
@@ -43,6 +51,10 @@ def test_unary(kind: UnaryKind) -> None:
     x = real(3, 5) * 3
     if kind in (UnaryKind.LOG, UnaryKind.SQRT):
         x = np.abs(x)
+    if kind in (UnaryKind.ASIN, UnaryKind.ACOS, UnaryKind.ATANH):
+        x = np.tanh(x)
+    if kind == UnaryKind.ACOSH:
+        x = np.abs(x) + 1
     op_type, attributes = UNARY[kind]
     close(run(lambda v: mllm.UnaryOp(kind, v), x)[0], standard(op_type, [x], **attributes)[0])
 

@@ -28,10 +28,12 @@ from mllm_compiler.dialects.dims import dims_of, tensor_of
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import Tensor, dtype_of, ranked
 from mllm_compiler.passes.canonical_form import CANONICAL
+from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.passes.lift_onnx import (
     attention,
     elementwise,
     linear,
+    losses,
     microsoft,
     movement,
     rotary,
@@ -42,7 +44,7 @@ from mllm_compiler.passes.rewrite import rewrite
 
 CONVERTERS: dict[str, Converter] = {
     f"onnx.{name}": converter
-    for family in (attention, elementwise, linear, microsoft, movement, rotary, vision)
+    for family in (attention, elementwise, linear, losses, microsoft, movement, rotary, vision)
     for name, converter in family.CONVERTERS.items()
 }
 """Op name to converter."""
@@ -59,6 +61,8 @@ class LiftOnnx(ModulePass):
         for operator in [o for o in op.walk() if isinstance(o, OnnxOp)]:
             convert(operator)
         rewrite(op, *CANONICAL)
+        for graph in graphs(op):
+            graph.update_function_type()
 
 
 def convert(op: OnnxOp) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import i1, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import (
@@ -85,7 +85,19 @@ def _standard(op: OnnxOp, emit: Emit) -> Values | None:
     y = made.attend(keys if past else flat[1], values if past else flat[2])
     if whole:
         y = in_cache_layout(emit, y, heads)
+    if _may_see_nothing(op):
+        y = made.zero_where_nothing_is_seen(y, shape_of(keys)[2])
     return present(op, [y, keys, values])
+
+
+def _may_see_nothing(op: OnnxOp) -> bool:
+    """Whether a query may have no key: the caller chooses the mask, or a length is 0.
+
+    A mask that the graph computes lets every query see itself, as exporters write it.
+    """
+    mask = op.input(3)
+    given = isinstance(mask, BlockArgument) and element_of(mask) == i1
+    return given or (op.input(6) is not None and bool(integer_attribute(op, "is_causal")))
 
 
 def _with_past(

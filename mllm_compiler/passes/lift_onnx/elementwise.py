@@ -9,10 +9,13 @@ from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects.mllm import (
     BinaryKind,
+    BroadcastOp,
     CastOp,
     CompareKind,
     CompareOp,
     IotaOp,
+    ReduceKind,
+    ReduceOp,
     SelectOp,
     UnaryKind,
     UnaryOp,
@@ -37,6 +40,14 @@ UNARY = {
     "Sin": UnaryKind.SIN,
     "Cos": UnaryKind.COS,
     "Tan": UnaryKind.TAN,
+    "Asin": UnaryKind.ASIN,
+    "Acos": UnaryKind.ACOS,
+    "Atan": UnaryKind.ATAN,
+    "Sinh": UnaryKind.SINH,
+    "Cosh": UnaryKind.COSH,
+    "Asinh": UnaryKind.ASINH,
+    "Acosh": UnaryKind.ACOSH,
+    "Atanh": UnaryKind.ATANH,
     "Tanh": UnaryKind.TANH,
     "Erf": UnaryKind.ERF,
     "Sigmoid": UnaryKind.SIGMOID,
@@ -147,9 +158,14 @@ def _identity(op: OnnxOp, emit: Emit) -> SSAValue:
     return op.operands[0]
 
 
-def _dropout(op: OnnxOp, emit: Emit) -> SSAValue | None:
-    training = op.input(2)
-    return op.operands[0] if training is None or static(training) == [0] else None
+def _dropout(op: OnnxOp, emit: Emit) -> list[SSAValue] | None:
+    x, training = op.operands[0], op.input(2)
+    if training is not None and static(training) != [0]:
+        return None
+    mask = op.outputs[1] if len(op.outputs) > 1 else None
+    if mask is None or mask.first_use is None or element_of(mask) != i1:
+        return [x]
+    return [x, emit(BroadcastOp(emit.scalar(1, i1), shape_of(x)))]
 
 
 def _gelu(op: OnnxOp, emit: Emit) -> SSAValue:
@@ -208,6 +224,57 @@ def _elu(op: OnnxOp, emit: Emit) -> SSAValue:
     )
 
 
+def _sloped(x: SSAValue, alpha: float, emit: Emit) -> SSAValue:
+    return emit.binary(BinaryKind.MUL, x, alpha)
+
+
+def _selu(op: OnnxOp, emit: Emit) -> SSAValue:
+    return _sloped(_elu(op, emit), _number(op, "gamma"), emit)
+
+
+def _celu(op: OnnxOp, emit: Emit) -> SSAValue:
+    x, alpha = op.operands[0], _number(op, "alpha")
+    raised = emit(UnaryOp(UnaryKind.EXP, _sloped(x, 1.0 / alpha, emit)))
+    below = _sloped(emit.binary(BinaryKind.SUB, raised, 1.0), alpha, emit)
+    return emit(SelectOp(_negative(x, emit), below, x))
+
+
+def _thresholded_relu(op: OnnxOp, emit: Emit) -> SSAValue:
+    x, zero = op.operands[0], emit.scalar(0.0, element_of(op.operands[0]))
+    limit = emit.scalar(_number(op, "alpha"), element_of(x))
+    return emit(SelectOp(emit(CompareOp(CompareKind.GT, x, limit)), x, zero))
+
+
+def _shrink(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    x, limit, bias = op.operands[0], _number(op, "lambd"), _number(op, "bias")
+    element = element_of(x)
+    if not is_float(element):
+        return None
+    above = emit(CompareOp(CompareKind.GT, x, emit.scalar(limit, element)))
+    below = emit(CompareOp(CompareKind.LT, x, emit.scalar(-limit, element)))
+    raised = emit(SelectOp(below, emit.binary(BinaryKind.ADD, x, bias), emit.scalar(0.0, element)))
+    return emit(SelectOp(above, emit.binary(BinaryKind.SUB, x, bias), raised))
+
+
+def _is_inf(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    x = op.operands[0]
+    if not op.attribute("detect_positive") or not op.attribute("detect_negative"):
+        return None
+    return emit(UnaryOp(UnaryKind.ISINF, x)) if is_float(element_of(x)) else None
+
+
+def _lp_normalisation(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    x, axis = op.operands[0], op.attribute("axis")
+    kinds = {1: ReduceKind.L1, 2: ReduceKind.L2}
+    order = op.attribute("p")
+    if not isinstance(axis, int) or not isinstance(order, int):
+        return None
+    size = emit(ReduceOp(kinds[order], x, [axis], keepdims=True))
+    zero = emit.scalar(0.0, element_of(x))
+    empty = emit(CompareOp(CompareKind.EQ, size, zero))
+    return emit(SelectOp(empty, zero, emit.binary(BinaryKind.DIV, x, size)))
+
+
 def _softsign(op: OnnxOp, emit: Emit) -> SSAValue:
     x = op.operands[0]
     size = emit.binary(BinaryKind.ADD, emit(UnaryOp(UnaryKind.ABS, x)), 1.0)
@@ -232,14 +299,15 @@ def _is_bool(element: Attribute) -> bool:
 
 def _trilu(op: OnnxOp, emit: Emit) -> SSAValue | None:
     x = op.operands[0]
-    diagonal = contents(op.input(1)) if op.input(1) is not None else None
-    if op.input(1) is not None and (diagonal is None or len(diagonal) != 1):
-        return None
-    start = diagonal[0] if diagonal else 0
+    diagonal = op.input(1)
+    known = contents(diagonal)
+    start = known[0] if known else 0
     rows, columns = shape_of(x)[-2:]
     if rows.unknown or columns.unknown or rank_of(x) < 2:
         return None
     row = emit.reshape(emit(IotaOp(rows, start)), [rows, 1])
+    if diagonal is not None and not known:
+        row = emit.binary(BinaryKind.ADD, row, diagonal)
     column = emit(IotaOp(columns))
     upper = bool(op.attribute("upper"))
     kept = emit(CompareOp(CompareKind.GE if upper else CompareKind.LE, column, row))
@@ -269,6 +337,12 @@ CONVERTERS: dict[str, Converter] = {
     "Elu": _elu,
     "Softsign": _softsign,
     "Clip": _clip,
+    "Selu": _selu,
+    "Celu": _celu,
+    "ThresholdedRelu": _thresholded_relu,
+    "Shrink": _shrink,
+    "IsInf": _is_inf,
+    "LpNormalization": _lp_normalisation,
     "Trilu": _trilu,
 }
 """Operator name to converter."""

@@ -85,6 +85,8 @@ def contents(value: SSAValue | None) -> tuple[Dim, ...] | None:
     """The elements of a small integer tensor, where they are known, row by row."""
     if value is None:
         return None
+    if (kind := ranked(value)) is not None and 0 in kind.get_shape():
+        return ()
     array = constant_array(value)
     if array is not None and array.dtype.kind in "iub":
         return tuple(Dim.const(int(n)) for n in array.reshape(-1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.dialects.builtin import i1, i64
@@ -19,6 +19,8 @@ from mllm_compiler.dialects.mllm import (
     IotaOp,
     KvAppendOp,
     MatmulOp,
+    ReduceKind,
+    ReduceOp,
     SelectOp,
     SoftmaxOp,
     TransposeOp,
@@ -95,6 +97,25 @@ class Heads:
                 apart = self.emit(BroadcastOp(apart, whole))
             total = apart if total is None else self.emit.binary(BinaryKind.ADD, total, apart)
         return total
+
+    def zero_where_nothing_is_seen(self, y: SSAValue, keys: Dim) -> SSAValue:
+        """Y with 0 for queries without keys, which have the mean of all values in `mllm`."""
+        emit, queries, element = self.emit, shape_of(self.q)[1], element_of(y)
+        masks = list(self.biases)
+        if self.causal:
+            masks.append(causal(emit, element, queries, keys, keys - queries))
+        if self.key_mask is not None:
+            seen = emit.reshape(as_condition(emit, self.key_mask), _apart(self.key_mask))
+            masks.append(excluding(emit, seen, element))
+        bias = replace(self, biases=masks)._bias(queries, keys)
+        if bias is None:
+            return y
+        top = emit(ReduceOp(ReduceKind.MAX, bias, [3], keepdims=True))
+        half = emit.scalar(LOWEST.get(str(element), float(np.finfo(np.float32).min)) / 2, element)
+        seen = emit(CompareOp(CompareKind.GT, top, half))
+        apart = y if rank_of(y) == 4 else split_heads(emit, y, self.heads)
+        kept = emit(SelectOp(seen, apart, emit.scalar(0.0, element)))
+        return kept if rank_of(y) == 4 else join_heads(emit, kept)
 
     def _capped(self, k: SSAValue, v: SSAValue, scale: float) -> SSAValue:
         """The arithmetic of attention, with tanh on its scores."""

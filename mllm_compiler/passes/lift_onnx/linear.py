@@ -30,6 +30,7 @@ from mllm_compiler.dialects.mllm.contract import normal_axis
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
 from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, contents, static
+from mllm_compiler.passes.lift_onnx.losses import log_softmax
 
 REDUCE = {
     "ReduceSum": ReduceKind.SUM,
@@ -136,11 +137,7 @@ def _log_softmax(op: OnnxOp, emit: Emit) -> SSAValue | None:
     x, axis = op.operands[0], integer_attribute(op, "axis", -1)
     if (op.opset or 13) < 13 and normal_axis(axis, rank_of(x)) != rank_of(x) - 1:
         return None
-    top = emit(ReduceOp(ReduceKind.MAX, x, [axis], keepdims=True))
-    below = emit.binary(BinaryKind.SUB, x, top)
-    raised = emit(UnaryOp(UnaryKind.EXP, below))
-    total = emit(ReduceOp(ReduceKind.SUM, raised, [axis], keepdims=True))
-    return emit.binary(BinaryKind.SUB, below, emit(UnaryOp(UnaryKind.LOG, total)))
+    return log_softmax(emit, x, normal_axis(axis, rank_of(x)))
 
 
 def reduced_axes(op: OnnxOp) -> list[int] | None:
@@ -183,12 +180,29 @@ def _normalised(op: OnnxOp, emit: Emit) -> tuple[SSAValue, SSAValue | None, SSAV
     return emit.reshape(x, [*shape_of(x)[:axis], size]), flat[0], flat[1]
 
 
-def _layer_norm(op: OnnxOp, emit: Emit) -> SSAValue | None:
+def _layer_norm(op: OnnxOp, emit: Emit) -> Sequence[SSAValue] | None:
     found = _normalised(op, emit)
     if found is None:
         return None
-    made = LayerNormOp(*found, epsilon=number_attribute(op, "epsilon", 1e-5))
-    return emit.reshape(emit(made), emit.result_dims)
+    epsilon = number_attribute(op, "epsilon", 1e-5)
+    y = emit.reshape(emit(LayerNormOp(*found, epsilon=epsilon)), emit.result_dims)
+    if all(r is None or r.first_use is None for r in op.outputs[1:]):
+        return [y]
+    return _moments(op, emit, y, epsilon)
+
+
+def _moments(op: OnnxOp, emit: Emit, y: SSAValue, epsilon: float) -> Sequence[SSAValue] | None:
+    """The result of a layer norm, and what it was centred and scaled by."""
+    x = op.operands[0]
+    if any(r is None or element_of(r) != element_of(x) for r in op.outputs):
+        return None
+    axes = list(range(normal_axis(integer_attribute(op, "axis", -1), rank_of(x)), rank_of(x)))
+    mean = emit(ReduceOp(ReduceKind.MEAN, x, axes, keepdims=True))
+    centred = emit.binary(BinaryKind.SUB, x, mean)
+    square = emit.binary(BinaryKind.MUL, centred, centred)
+    variance = emit(ReduceOp(ReduceKind.MEAN, square, axes, keepdims=True))
+    root = emit(UnaryOp(UnaryKind.SQRT, emit.binary(BinaryKind.ADD, variance, epsilon)))
+    return [y, mean, emit(UnaryOp(UnaryKind.RECIPROCAL, root))][: len(op.outputs)]
 
 
 def _rms_norm(op: OnnxOp, emit: Emit) -> SSAValue | None:

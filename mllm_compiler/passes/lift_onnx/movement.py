@@ -23,7 +23,11 @@ from mllm_compiler.dialects.mllm.contract import normal_axis
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import element_of, is_integer, rank_of, shape_of, tensor_type
 from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, contents, static
-from mllm_compiler.passes.lift_onnx.linear import integer_attribute, integers_attribute
+from mllm_compiler.passes.lift_onnx.linear import (
+    integer_attribute,
+    integers_attribute,
+    number_attribute,
+)
 
 FAR = 1 << 31
 """A bound of a slice from here on means "to the end"."""
@@ -163,7 +167,7 @@ def _pad(op: OnnxOp, emit: Emit) -> SSAValue | None:
     pads = integers_attribute(op, "pads") or static(op.input(1))
     axes = static(op.input(3)) if op.input(3) is not None else list(range(rank))
     value = op.input(2)
-    number = 0.0 if value is None else constant_scalar(value)
+    number = number_attribute(op, "value", 0.0) if value is None else constant_scalar(value)
     if value is not None and (array := constant_array(value)) is not None:
         number = float(array.reshape(-1)[0])
     if op.attribute("mode") not in (None, "constant") or not pads or not axes or number is None:

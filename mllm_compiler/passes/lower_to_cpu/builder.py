@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from xdsl.dialects.builtin import i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import cpu
-from mllm_compiler.dialects.cpu.base import CpuOp, Value
+from mllm_compiler.dialects.cpu.base import LANES, CpuOp, Value
 from mllm_compiler.dialects.cpu.weights import PANEL16
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.types import element_of, shape_of
@@ -57,6 +58,22 @@ class Builder:
             block_of(self.graph).insert_op_after(made, owner)
             self._packed[value] = made.result
         return self._packed.get(value)
+
+    def panels(self, value: SSAValue) -> SSAValue:
+        """A weight [N, k..] in panels of 16 rows, packed when it runs where it is computed."""
+        packed = self.packed(value)
+        if packed is not None:
+            return packed
+        element, (rows, *rest) = element_of(value), shape_of(value)
+        count, inner = rows.as_int(), prod(rest, start=Dim.const(1))
+        assert count is not None
+        panels = -(-count // LANES)
+        flat = self.alias(value, (rows, inner))
+        whole = tensor_of(element, (Dim.const(panels * LANES), inner))
+        padded = self.call(cpu.PadOp, [flat], whole, before=[0, 0], value=0)
+        apart = self.alias(padded, (Dim.const(panels), Dim.const(LANES), inner))
+        turned = tensor_of(element, (Dim.const(panels), inner, Dim.const(LANES)))
+        return self.call(cpu.TransposeOp, [apart], turned, perm=[0, 2, 1])
 
     def alias(self, value: SSAValue, dims: Sequence[Dim]) -> SSAValue:
         """The same bytes under other dims."""

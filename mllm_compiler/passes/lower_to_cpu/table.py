@@ -152,7 +152,7 @@ def _cross_attn(op: mllm.CrossAttnOp, b: Builder) -> SSAValue:
 def _patch_embed(op: mllm.PatchEmbedOp, b: Builder) -> SSAValue:
     batch, tokens, n = shape_of(op.result)
     patches = tokens if op.cls is None else tokens - 1
-    packed = b.packed(op.weight)
+    packed = b.panels(op.weight)
     y = b.call(
         cpu.F32PatchEmbedOp,
         [op.pixels, packed, op.bias],
@@ -172,7 +172,7 @@ def _patch_embed(op: mllm.PatchEmbedOp, b: Builder) -> SSAValue:
 def _conv(op: mllm.ConvOp, b: Builder) -> SSAValue:
     strides, pads, dilations = op.window
     dims, groups = [d.as_int() or 0 for d in shape_of(op.weight)], op.groups.value.data
-    weight = b.packed(op.weight) if groups == 1 else op.weight
+    weight = b.panels(op.weight) if groups == 1 else op.weight
     return b.call(
         cpu.F32ConvOp,
         [op.x, weight, op.bias],
@@ -216,6 +216,16 @@ def _concat(op: mllm.ConcatOp, b: Builder) -> SSAValue:
     if len(op.xs) == 1:
         return op.xs[0]
     return b.call(cpu.ConcatOp, [*op.xs], op.result.type, axis=op.axis.value.data)
+
+
+def _kv_append(op: mllm.KvAppendOp, b: Builder) -> SSAValue:
+    """The copy of a past that is no cache, with the new tokens behind it."""
+    batch, heads, _, size = shape_of(op.past)
+    tokens, element = shape_of(op.new)[1], element_of(op.past)
+    apart = b.alias(op.new, (batch, tokens, heads, size))
+    turned = tensor_of(element, (batch, heads, tokens, size))
+    new = b.call(cpu.TransposeOp, [apart], turned, perm=[0, 2, 1, 3])
+    return b.call(cpu.ConcatOp, [op.past, new], op.result.type, axis=2)
 
 
 def _slice(op: mllm.SliceOp, b: Builder) -> SSAValue:
@@ -279,6 +289,7 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.ReshapeOp: _reshape,
     mllm.TransposeOp: _transpose,
     mllm.ConcatOp: _concat,
+    mllm.KvAppendOp: _kv_append,
     mllm.SliceOp: _slice,
     mllm.BroadcastOp: _broadcast,
     mllm.IotaOp: _iota,
