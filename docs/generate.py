@@ -11,10 +11,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from mllm_compiler.dialects.page import dialect_page
-from mllm_compiler.errors import AREAS, OWN_FAULT, error_codes
-
 DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS), str(DOCS.parent)]
+
+from operators import operators_page  # noqa: E402
+
+from mllm_compiler.dialects.page import dialect_page  # noqa: E402
+from mllm_compiler.errors import AREAS, OWN_FAULT, error_codes  # noqa: E402
 
 EXITS = {
     1: "the input is at fault",
@@ -76,7 +79,7 @@ def errors_page() -> str:
 
 def pages() -> dict[str, Callable[[], str]]:
     """The generated pages by file name."""
-    return {"dialects.md": dialect_page, "errors.md": errors_page}
+    return {"dialects.md": dialect_page, "errors.md": errors_page, "ops.md": operators_page}
 
 
 def _shown(code: str, example: str) -> str:
