@@ -1,6 +1,6 @@
 """`lift-onnx`: each ONNX operator with an exact form in `mllm` becomes that form; exact.
 
-    %t = onnx.Transpose %w {perm = [1, 0]} : (tensor<4x8xf32>) -> (tensor<8x4xf32>)
+    %t = onnx.Transpose %w {perm = array<i64: 1, 0>} : (tensor<4x8xf32>) -> (tensor<8x4xf32>)
     %y = onnx.MatMul %x, %t : (tensor<2x8xf32>, tensor<8x4xf32>) -> (tensor<2x4xf32>)
 
 becomes

@@ -1,0 +1,30 @@
+// RUN: mllm-opt %s -p infer-shapes,lift-onnx | filecheck %s
+
+// Every operator is run lifted by the standard's own cases, in tests/conformance.
+
+// CHECK-LABEL: func.func @lifts_what_has_an_exact_form
+// CHECK-NEXT: mllm.transpose %w {perm = array<i64: 1, 0>} : (tensor<4x8xf32>) -> tensor<8x4xf32>
+// CHECK-NEXT: mllm.matmul %x, %{{.*}} : (tensor<2x8xf32>, tensor<8x4xf32>) -> tensor<2x4xf32>
+func.func @lifts_what_has_an_exact_form(%x: tensor<2x8xf32>, %w: tensor<4x8xf32>) -> tensor<2x4xf32> {
+  %t = onnx.Transpose %w {perm = array<i64: 1, 0>} : (tensor<4x8xf32>) -> (tensor<8x4xf32>)
+  %y = onnx.MatMul %x, %t : (tensor<2x8xf32>, tensor<8x4xf32>) -> (tensor<2x4xf32>)
+  func.return %y : tensor<2x4xf32>
+}
+
+// CHECK-LABEL: func.func @leaves_what_has_none
+// CHECK-NEXT: onnx.NonZero
+func.func @leaves_what_has_none(%x: tensor<2x3xf32>) -> tensor<2x?xi64> {
+  %y = onnx.NonZero %x : (tensor<2x3xf32>) -> (tensor<2x?xi64>)
+  func.return %y : tensor<2x?xi64>
+}
+
+// CHECK-LABEL: func.func @ends_shape_arithmetic
+// CHECK-NOT: onnx.
+// CHECK: mllm.reshape %x : (tensor<2x3x4xf32>) -> tensor<2x12xf32>
+func.func @ends_shape_arithmetic(%x: tensor<2x3x4xf32>) -> tensor<2x12xf32> {
+  %shape = onnx.Shape %x {start = 0 : i64, end = 1 : i64} : (tensor<2x3x4xf32>) -> (tensor<1xi64>)
+  %rest = onnx.Constant {value_ints = array<i64: -1>} : () -> (tensor<1xi64>)
+  %to = onnx.Concat %shape, %rest {axis = 0 : i64} : (tensor<1xi64>, tensor<1xi64>) -> (tensor<2xi64>)
+  %y = onnx.Reshape %x, %to : (tensor<2x3x4xf32>, tensor<2xi64>) -> (tensor<2x12xf32>)
+  func.return %y : tensor<2x12xf32>
+}
