@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -81,8 +83,11 @@ def keygen(path: Path | None = None) -> tuple[Path, bytes]:
     chosen = path or key_file()
     key = Ed25519PrivateKey.generate()
     _make_folder(chosen.parent)
+    partial = chosen.with_name(f".{chosen.name}.{secrets.token_hex(4)}.partial")
     try:
-        handle = os.open(chosen, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(to_pem(key))
+        os.link(partial, chosen)  # whole or not at all, and never over another key
     except FileExistsError as fault:
         raise CompileError(
             "MLC-B012",
@@ -92,8 +97,9 @@ def keygen(path: Path | None = None) -> tuple[Path, bytes]:
         ) from fault
     except OSError as fault:
         raise file_error(fault, chosen) from fault
-    with os.fdopen(handle, "wb") as out:
-        out.write(to_pem(key))
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
     public = public_bytes(key)
     add_trust(public, "made by mllmc bundle keygen")
     return chosen, public
@@ -102,8 +108,16 @@ def keygen(path: Path | None = None) -> tuple[Path, bytes]:
 def signing_key(path: Path | None = None) -> Ed25519PrivateKey:
     """The key to sign with: of the file given, else the user's own, made on first use."""
     if path is None and not key_file().exists():
-        keygen()
+        _make_own_key()
     return load_key(path or key_file())
+
+
+def _make_own_key() -> None:
+    try:
+        keygen()
+    except CompileError:
+        if not key_file().exists():
+            raise  # else another process was first: its key is as good
 
 
 def _is_key(word: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_a_key_is_never_overwritten() -> None:
         keygen()
     assert caught.value.code == "MLC-B012"
     assert public_bytes(load_key(path)) == public
+
+
+def test_first_uses_at_the_same_time_agree_on_one_key() -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = [pool.submit(signing_key) for _ in range(8)]
+    assert len({public_bytes(key.result()) for key in made}) == 1
+    assert {entry.name for entry in key_file().parent.iterdir()} == {"key.pem", "trust"}
 
 
 def test_trust_keeps_lines_comments_and_order(empty_home: Path) -> None:
