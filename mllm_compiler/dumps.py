@@ -10,7 +10,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
-from mllm_compiler.bundle.files import atomic_output
+from mllm_compiler.bundle.files import atomic_output, reading
 from mllm_compiler.pass_run import PassRecord
 
 SHOWN = 6
@@ -31,7 +31,8 @@ class DumpFolder:
 
     def after(self, record: PassRecord, module: ModuleOp) -> None:
         """Writes one file."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        with reading(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{record.number:02d}-{record.name}.mlir"
         with atomic_output(path) as out:
             out.write(f"{head(record)}\n{text_of(module)}\n".encode())

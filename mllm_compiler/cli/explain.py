@@ -52,11 +52,11 @@ def _tell(placement: Placement, every: bool) -> None:
     if every:
         table("placement", columns, [_row(row) for row in placement.rows])
     else:
-        kinds = Counter((row.op.name, row.home or "none", row.why) for row in placement.rows)
+        kinds = Counter((row.operation, row.home or "none", row.why) for row in placement.rows)
         rows = [(str(n), *kind) for kind, n in sorted(kinds.items())]
         table("placement", ("count", "operation", "home", "why"), rows)
     for row in placement.homeless:
-        write_line(f"{row.location}: '{row.op.name}' has no home: {row.why} ({row.remedy})")
+        write_line(f"{row.location}: '{row.operation}' has no home: {row.why} ({row.remedy})")
     total, lost = len(placement.rows), len(placement.homeless)
     share = placement.share(placement.target)
     write_line(
@@ -67,7 +67,7 @@ def _tell(placement: Placement, every: bool) -> None:
 
 def _row(row: Row) -> tuple[str, ...]:
     flops = f"{row.cost.flops / 1e6:.3f}"
-    return (row.graph, row.location, row.op.name, row.type, row.home or "none", row.why, flops)
+    return (row.graph, row.location, row.operation, row.type, row.home or "none", row.why, flops)
 
 
 def _facts(placement: Placement) -> dict[str, object]:
@@ -84,7 +84,7 @@ def _operations(rows: Iterable[Row]) -> Iterable[dict[str, object]]:
         yield {
             "graph": row.graph,
             "location": row.location,
-            "operation": row.op.name,
+            "operation": row.operation,
             "type": row.type,
             "home": row.home,
             "why": row.why,

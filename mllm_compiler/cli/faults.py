@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import platform
+import re
 import signal
 import sys
 import traceback
@@ -23,6 +24,8 @@ PACKAGE = Path(__file__).resolve().parent.parent
 INTERRUPTED = 130
 TERMINATED = 143
 CLOSED_PIPE = 141
+OPTION = re.compile(r"--[a-z]+(-[a-z]+)*(?==|$)|-[a-zA-Z](?!-)")
+"""The name of an option in a word of a command line."""
 
 
 def guarded(command: str, action: Callable[[], int | None], arguments: Sequence[str]) -> int:
@@ -95,7 +98,7 @@ def report_text(command: str, fault: BaseException, arguments: Sequence[str]) ->
     No value of an option, no message of the fault and no path outside the package is in it, because
     those may name files, models or prompts.
     """
-    options = [word.partition("=")[0] for word in arguments if word.startswith("-")]
+    options = [name[0] for word in arguments if (name := OPTION.match(word))]
     lines = [
         f"mllm-compiler {__version__}, Python {platform.python_version()}, "
         f"{platform.system()} {platform.machine()}",

@@ -134,7 +134,8 @@ def _run(arguments: Sequence[str]) -> int:
         raise
     except UnicodeDecodeError as fault:
         text = f"byte {fault.start} is not UTF-8 text"
-        raise CompileError("MLC-U008", text, remedy="give a .mlir file") from None
+        where, remedy = f"{NAME} input", "give a .mlir file"
+        raise CompileError("MLC-U008", text, location=where, remedy=remedy) from None
     except OSError as fault:
         raise file_error(fault, Path(str(fault.filename or "stdin"))) from None
     return 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
 
 PATH = click.Path(path_type=Path)
 WHERE = "mllmc run"
+MOST = (1 << 32) - 1
+"""The largest number that the runtime counts to."""
+
+
+class Finite(click.FloatRange):
+    """A number in a range; NaN is in none, though it is neither above nor below."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number that the user typed."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return number
 
 
 @click.command(name="run")
@@ -24,16 +40,16 @@ WHERE = "mllmc run"
 @click.option("--system", help="A system prompt.")
 @click.option("--image", type=PATH, help="A picture.")
 @click.option("--audio", type=PATH, help="A WAV file.")
-@click.option("--max-new-tokens", type=click.IntRange(min=1), help="The longest answer.")
-@click.option("--temperature", type=click.FloatRange(min=0), default=0.0, help="0 is greedy.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), default=1.0)
+@click.option("--max-new-tokens", type=click.IntRange(1, MOST), help="The longest answer.")
+@click.option("--temperature", type=Finite(0, 100), default=0.0, help="0 is greedy.")
+@click.option("--top-p", type=Finite(0, 1, min_open=True), default=1.0)
 @click.option("--seed", type=click.IntRange(0, (1 << 64) - 1), default=0)
 @click.option("--inputs", type=PATH, help="Tensors in, by name: IN.npz.")
 @click.option("--outputs", type=PATH, help="Tensors out, by name: OUT.npz.")
 @click.option("--entry", help="The graph to run on tensors.")
 @click.option("--trust", type=PATH, help="Believe the keys of this file.")
 @click.option("--allow-unsigned", is_flag=True, help="Accept a bundle that nobody trusted signed.")
-@click.option("--threads", type=click.IntRange(min=0), default=0, help="0: one per core.")
+@click.option("--threads", type=click.IntRange(0, MOST), default=0, help="0: one per core.")
 @click.option("--stats", is_flag=True, help="Print speed and memory on stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def run_command(

@@ -24,7 +24,12 @@ def verify(module: ModuleOp) -> None:
 
 def _located(module: ModuleOp, fault: VerifyException) -> CompileError:
     message = str(fault).strip().splitlines()[-1]
-    return CompileError("MLC-D005", message, location=_first_at_fault(module))
+    return CompileError(
+        "MLC-D005",
+        message,
+        location=_first_at_fault(module),
+        remedy="docs/dialects.md says what each constraint asks for",
+    )
 
 
 def _first_at_fault(module: ModuleOp) -> str:

@@ -62,10 +62,11 @@ class CompileError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        """The whole line."""
+        """The whole line; a name with control characters moves neither line nor cursor."""
         where = f"{self.location}: " if self.location else ""
         remedy = f" ({self.remedy})" if self.remedy else ""
-        return f"{where}error: {self.message} [{self.code}]{remedy}"
+        line = f"{where}error: {self.message} [{self.code}]{remedy}"
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
     @property
     def exit_code(self) -> int:

@@ -49,4 +49,13 @@ CODES: dict[str, ErrorCode] = {
         "'model.embed_tokens.weight' [MLC-R005] (correct [text].embedding)",
         remedy="Name the weight as the ONNX file does.",
     ),
+    "MLC-R006": ErrorCode(
+        title="A tensor is larger than memory can be",
+        exit=1,
+        cause="With every dimension at its bound a tensor takes more bytes than a process can "
+        "address: a shape of the model or a bound is wrong.",
+        example="/Relu: error: a tensor of shape [1099511627776, 4096] takes 18014398509481984 "
+        "bytes at its bound [MLC-R006] (lower the bounds in [dims] of model.toml)",
+        remedy="Lower the bounds in `[dims]` of model.toml, or correct the model's shapes.",
+    ),
 }

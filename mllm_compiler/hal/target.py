@@ -97,6 +97,8 @@ class Target:
             return ""
         entry = self.ops.get(op.name)
         if entry is None:
+            if op.name == "onnx.Custom":
+                return "no operator of that name is known"
             return "it was not lifted from ONNX" if dialect == "onnx" else "no kernel"
         values = [*op.operands, *op.results]
         elements = [str(element_of(v)) for v in values if ranked(v) is not None]

@@ -67,6 +67,8 @@ def without_tensors(file: Path) -> bytes:
         CompileError: The file cannot be read, is empty, truncated or no ONNX model.
     """
     try:
+        if not file.is_file() and file.exists():
+            raise _not_a_model(file, "not a regular file", b"")
         with file.open("rb") as source:
             size = source.seek(0, 2)
             if size == 0:

@@ -184,7 +184,9 @@ def _local(node: ir.Node, graph: ir.Graph) -> Iterator[ir.Node]:
 
 
 def _unreadable(file: Path, error: BaseException) -> CompileError:
-    cause = error.__cause__ or error
+    cause = error
+    while (deeper := cause.__cause__ or cause.__context__) is not None:
+        cause = deeper
     return CompileError(
         "MLC-I013",
         f"the model is malformed: {cause}",

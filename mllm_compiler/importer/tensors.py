@@ -130,6 +130,8 @@ class Tensors:
     def _external_file(self, location: str, name: str) -> Path:
         if location == self.file.name:
             return self.file
+        if "\0" in location:
+            raise self._malformed(name, "the path of its external data has a NUL")
         folder = Path(os.path.realpath(self.file.parent))
         given = folder / location
         inside = not os.path.isabs(location) and ".." not in Path(location).parts

@@ -21,6 +21,7 @@ from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.hal import PlaceAttr
+from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import Answer, Cost, target
@@ -60,7 +61,7 @@ class Place(ModulePass):
             if row.home is None:
                 raise CompileError(
                     "MLC-R001",
-                    f"'{row.op.name}' has no home on '{self.target}': {row.why}",
+                    f"'{row.operation}' has no home on '{self.target}': {row.why}",
                     location=row.location,
                     remedy=row.remedy,
                 )
@@ -90,6 +91,13 @@ class Row:
     why: str
     remedy: str
     cost: Cost
+
+    @property
+    def operation(self) -> str:
+        """The op's name; of an operator without a schema its own, with its domain."""
+        if not isinstance(self.op, CustomOp):
+            return self.op.name
+        return f"{self.op.op_domain.data or 'ai.onnx'}.{self.op.op_type.data}"
 
 
 @dataclass(frozen=True, kw_only=True)

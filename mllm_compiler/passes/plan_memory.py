@@ -48,6 +48,9 @@ IO_SLOT: Final = "cpu.slot"
 LARGEST_RESULT: Final = 16 << 20
 """Bytes up to which a result that no other graph reads has a default place in the arena."""
 
+ADDRESSABLE: Final = 1 << 47
+"""Bytes that a process of a 64-bit system can address."""
+
 Port = tuple[str, str]
 """A graph and the name of one of its arguments or results."""
 
@@ -212,7 +215,8 @@ def nbytes(value: SSAValue, bounds: Mapping[str, int]) -> int:
     """The bytes of a tensor with every symbol at its bound.
 
     Raises:
-        CompileError: MLC-R003, a dimension is known only when the model runs.
+        CompileError: MLC-R003, a dimension is known only when the model runs; MLC-R006, there are
+            more bytes than a process can address.
     """
     dims = shape_of(value)
     if any(d.unknown for d in dims):
@@ -226,4 +230,12 @@ def nbytes(value: SSAValue, bounds: Mapping[str, int]) -> int:
         )
     symbols = {s for d in dims for s in d.symbols()}
     largest = {s: symbol_bound(s, dict(bounds)) for s in symbols}
-    return prod(d.upper(largest) for d in dims) * dtype_of(element_of(value)).itemsize
+    size = prod(d.upper(largest) for d in dims) * dtype_of(element_of(value)).itemsize
+    if size > ADDRESSABLE:
+        raise CompileError(
+            "MLC-R006",
+            f"a tensor of shape [{', '.join(map(str, dims))}] takes {size} bytes at its bound",
+            location=location_of(value.owner) if isinstance(value.owner, Operation) else "",
+            remedy="lower the bounds in [dims] of model.toml",
+        )
+    return size

@@ -14,6 +14,7 @@ import pytest
 
 from mllm_compiler.cli.faults import guarded
 from mllm_compiler.cli.main import COMMANDS, command_group
+from mllm_compiler.errors import CompileError
 
 Captured = pytest.CaptureFixture[str]
 
@@ -31,6 +32,7 @@ def test_a_fault_of_ours_is_70_with_a_report_without_private_data(
     tmp_path: Path, capsys: Captured
 ) -> None:
     words = ["run", "secret.mllm_bundle", "--prompt", "my secret", "--image=secret.png"]
+    words += ["-osecret.mllm_bundle", "-- my secret", "--system", "-secret"]
     status = guarded("mllmc", lambda: fail_with(KeyError("secret name")), words)
     line = capsys.readouterr().err
     assert status == 70
@@ -52,6 +54,11 @@ def test_a_fault_is_told_even_where_no_report_can_be_saved(
     monkeypatch.setenv("MLLM_CACHE", str(tmp_path / "file"))
     assert guarded("mllmc", lambda: fail_with(KeyError("x")), []) == 70
     assert "no report could be saved" in capsys.readouterr().err
+
+
+def test_a_name_moves_neither_line_nor_cursor() -> None:
+    line = str(CompileError("MLC-R001", "no home", location="a\nb\x1b[31m\u00e9"))
+    assert line == "a\\nb\\x1b[31m\u00e9: error: no home [MLC-R001]"
 
 
 @pytest.mark.parametrize(

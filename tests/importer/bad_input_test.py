@@ -109,6 +109,17 @@ def external_folder(folder: Path) -> Path:
     return path
 
 
+def external_nul(folder: Path) -> Path:
+    path = models.with_external_data(folder)
+    models.redirected(path, "model\0.data")
+    return path
+
+
+def fifo(folder: Path) -> Path:
+    os.mkfifo(folder / "m.onnx")
+    return folder / "m.onnx"
+
+
 def wrong_size(folder: Path) -> Path:
     model = models.weighted()
     model.graph.initializer[1].dims[0] = 31
@@ -240,6 +251,8 @@ CASES: list[tuple[Break, str, str]] = [
     (external_link, "MLC-I005", "outside the model's folder"),
     (external_short, "MLC-I006", "has 100"),
     (external_beyond, "MLC-I006", "model.data"),
+    (external_nul, "MLC-I007", "NUL"),
+    (fifo, "MLC-I001", "not a regular file"),
     (wrong_size, "MLC-I007", "'b'"),
     (wrong_size_of_large, "MLC-I007", "'w'"),
     (undefined_dtype, "MLC-I007", "'b'"),
@@ -258,7 +271,7 @@ CASES: list[tuple[Break, str, str]] = [
     (mixed_dtypes, "MLC-I014", "tensor(float)"),
     (younger_operator, "MLC-I014", "no such operator in opset 13"),
     (deprecated_operator, "MLC-I014", "deprecated"),
-    (strange_external_key, "MLC-I013", "malformed"),
+    (strange_external_key, "MLC-I013", "'many'"),
     (reference_to_no_function, "MLC-I014", "alpha"),
 ]
 
