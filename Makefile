@@ -1,7 +1,7 @@
 # make demo    compile a vision-language model from ONNX and let it describe two pictures
 # make test    the fast tests, under ten minutes on two cores
 # make check   style, types, architecture, lit, real models, sanitizers
-# make prove   the slow proofs: valgrind, every bit of a bundle, quality of the trained model
+# make prove   every test at full length, and the quality of the trained model
 # make bench   benchmarks; figures go to docs/figures/
 # make conformance  how many cases of the ONNX standard's own suite pass; writes the figures
 # make lint    ruff and pyright alone
