@@ -38,7 +38,7 @@ class Request:
     """What to compile and how far.
 
     Attributes:
-        model: An `.onnx` file, a `model.toml`, or a folder with one.
+        model: An `.onnx` file, a `model.toml`, or a folder.
         target: The backend.
         output: The bundle to write; without one nothing is written.
         key: Signs the bundle; without one it is unsigned.

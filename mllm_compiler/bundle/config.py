@@ -11,7 +11,7 @@ from mllm_compiler.bundle.template_segments import template_segments
 from mllm_compiler.bundle.tokenizer_tables import tokenizer_tables
 from mllm_compiler.bundle.typed_json import Json
 from mllm_compiler.bundle.writer import Content, content_of_bytes
-from mllm_compiler.importer import ModelSpec, TextSpec
+from mllm_compiler.importer import ModelSpec, TextSpec, chat_template
 
 TOKENIZER = "text/tokenizer.json"
 TABLES = "text/tokenizer.bin"
@@ -25,7 +25,8 @@ def text_contents(spec: ModelSpec) -> list[Content]:
     raw = _read(spec.folder / spec.text.tokenizer)
     members = [content_of_bytes(TOKENIZER, raw), content_of_bytes(TABLES, tokenizer_tables(raw))]
     if spec.text.template is not None:
-        members.append(content_of_bytes(TEMPLATE, _read(spec.folder / spec.text.template)))
+        source = chat_template(spec.folder, spec.text) or ""
+        members.append(content_of_bytes(TEMPLATE, source.encode()))
     return members
 
 
@@ -59,8 +60,12 @@ def _text(spec: ModelSpec, text: TextSpec) -> dict[str, Json]:
     block = _present({"stop": text.stop, "image_token": text.image_token, "prompt": text.prompt})
     if text.embedding is not None:
         block["embedding"] = text.embedding.partition(":")[2]
-    template = None if text.template is None else _read(spec.folder / text.template).decode()
-    block["template"] = cast(Json, template_segments(template, image_token=text.image_token))
+    segments = template_segments(
+        chat_template(spec.folder, text),
+        image_token=text.image_token,
+        special_tokens=text.special_tokens,
+    )
+    block["template"] = cast(Json, segments)
     return block
 
 

@@ -93,7 +93,7 @@ def bundle_stem(model: str) -> str:
     if path.suffix == ".onnx":
         return path.stem
     resolved = path.resolve()
-    return resolved.parent.name if path.name == "model.toml" else resolved.name
+    return resolved.parent.name if path.suffix in (".toml", ".json") else resolved.name
 
 
 def _observers(dump_dir: Path | None, print_ir: bool) -> list[Observer]:

@@ -126,9 +126,10 @@ CODES: dict[str, ErrorCode] = {
         remedy="Take the key that the line proposes; the design lists all of them.",
     ),
     "MLC-I022": ErrorCode(
-        title="A key of model.toml cannot be used",
+        title="A key cannot be used",
         exit=1,
-        cause="A key is missing, or its value has another type than is needed.",
+        cause="A key of `model.toml`, or of a JSON file that an exporter wrote, is missing, or its "
+        "value is another than can be used.",
         example="model.toml: image.size: error: 3 values given, 2 needed [MLC-I022]",
         remedy="Write the value that the line asks for.",
     ),
@@ -138,6 +139,23 @@ CODES: dict[str, ErrorCode] = {
         cause="A reference names a graph, an input or an output that the model does not have.",
         example="model.toml: graphs.projector.inputs.x: error: there is no graph 'visoin'",
         remedy="Take the name that the line proposes.",
+    ),
+    "MLC-I024": ErrorCode(
+        title="Not JSON",
+        exit=1,
+        cause="A JSON file beside the model, such as `config.json`, breaks the syntax of JSON.",
+        example="m/config.json: error: not JSON: Expecting ',' delimiter: line 3 column 1",
+        remedy="Correct the line that it names, or copy the file again.",
+    ),
+    "MLC-I025": ErrorCode(
+        title="A folder that says too little",
+        exit=1,
+        cause="A folder has no `model.toml`, and neither `config.json` nor `genai_config.json` "
+        "says which of its ONNX files is what; or it holds the parts of a model that only a "
+        "`model.toml` can tie.",
+        example="m: error: 'decoder_model_merged.onnx' is two decoders in one, and those apart are "
+        "not there [MLC-I025] (export the model again with --no-post-process)",
+        remedy="Write a `model.toml`; docs/importing.md lists the layouts that are read.",
     ),
     "MLC-I030": ErrorCode(
         title="onnxsim is missing or failed",

@@ -2,6 +2,8 @@
 
 import logging
 
+from mllm_compiler.importer.folder_text import chat_template
+from mllm_compiler.importer.model_spec import read_model_spec
 from mllm_compiler.importer.model_toml import (
     AudioSpec,
     CacheSpec,
@@ -12,7 +14,6 @@ from mllm_compiler.importer.model_toml import (
     ImageSpec,
     ModelSpec,
     TextSpec,
-    read_model_spec,
 )
 from mllm_compiler.importer.pipeline import Imported, import_model
 
@@ -30,6 +31,7 @@ __all__ = [
     "Imported",
     "ModelSpec",
     "TextSpec",
+    "chat_template",
     "import_model",
     "read_model_spec",
 ]

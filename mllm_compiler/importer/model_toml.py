@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mllm_compiler.errors import CompileError
-from mllm_compiler.importer.typed_toml import load_toml, typed, wrong
+from mllm_compiler.importer.typed_tables import load_toml, typed, wrong
 
 ROLES: Final = (
     "encoder",
@@ -21,6 +21,9 @@ ROLES: Final = (
     "graph",
 )
 """What a graph can be in a pipeline."""
+
+FITS: Final = ("stretch", "crop")
+"""How a picture of another shape is brought to size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +87,9 @@ class TextSpec:
     Attributes:
         tokenizer: A `tokenizer.json`.
         embedding: `graph:weight`, the table that the runtime looks tokens up in.
-        template: A chat template (Jinja).
+        template: A chat template (Jinja), or a JSON file that has it as `chat_template`.
         image_token: The token that image features take the place of.
+        special_tokens: What the template may name, for example `bos_token`.
         stop: Tokens that end an answer.
         prompt: What is asked where the user gives no prompt.
     """
@@ -94,17 +98,22 @@ class TextSpec:
     embedding: str | None = None
     template: str | None = None
     image_token: str | None = None
+    special_tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     stop: tuple[int, ...] = ()
     prompt: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSpec:
-    """How pixels go in: resized to `size` (height, width), then (x / 255 - mean) / std."""
+    """How pixels go in: resized to `size` (height, width), then (x / 255 - mean) / std.
+
+    `fit` is `stretch`, or `crop`: the shorter edge is brought to size, the middle is cut out.
+    """
 
     size: tuple[int, int]
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    fit: str = "stretch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,29 +165,21 @@ class ModelSpec:
     source: str = field(default="model.toml", metadata={"key": ""})
 
 
-def read_model_spec(path: Path) -> ModelSpec:
-    """The specification of a `model.toml`, of the folder that holds one, or of a bare ONNX file.
+def read_model_toml(path: Path) -> ModelSpec:
+    """The specification of a `model.toml`.
 
     Raises:
         CompileError: It cannot be read, has an unknown key, or names what is not there.
     """
-    if path.is_dir():
-        if not (path / "model.toml").is_file():
-            raise CompileError(
-                "MLC-I003",
-                "the folder has no model.toml",
-                location=str(path),
-                remedy="give an .onnx file or a model.toml",
-            )
-        path = path / "model.toml"
-    if path.suffix != ".toml":
-        return _of_one_file(path)
     table = load_toml(path)
     spec = typed(ModelSpec, table, file=path.name)
     for name, value in (("folder", path.parent), ("source", path.name)):
         object.__setattr__(spec, name, value)
     _check_graphs(spec)
     _check_text(spec)
+    if spec.image is not None and spec.image.fit not in FITS:
+        known = f"write one of {', '.join(FITS)}"
+        raise wrong(spec.source, "image.fit", f"unknown fit '{spec.image.fit}'", known)
     return spec
 
 
@@ -186,16 +187,6 @@ def graph_name(stem: str) -> str:
     """A file's stem as the name of a graph."""
     name = re.sub(r"\W", "_", stem)
     return name if name[:1].isalpha() or name[:1] == "_" else f"_{name}"
-
-
-def _of_one_file(path: Path) -> ModelSpec:
-    graph = GraphSpec(file=path.name)
-    return ModelSpec(
-        name=path.stem,
-        graphs={graph_name(path.stem): graph},
-        folder=path.parent,
-        source=path.name,
-    )
 
 
 def _check_graphs(spec: ModelSpec) -> None:
@@ -210,12 +201,7 @@ def _check_graphs(spec: ModelSpec) -> None:
             message = f"unknown role '{graph.role}'"
             raise wrong(spec.source, f"{at}.role", message, f"did you mean '{near}'?")
         if not (spec.folder / graph.file).is_file():
-            raise CompileError(
-                "MLC-I003",
-                f"there is no file '{graph.file}'",
-                location=f"{spec.source}: {at}.file",
-                remedy="build or copy the model's files into the folder of model.toml",
-            )
+            raise no_file(graph.file, f"{spec.source}: {at}.file")
         for key, producer in graph.inputs.items():
             _check_reference(spec, f"{at}.inputs.{key}", producer.split(".", 1)[0])
         for part in ("key", "value", "out"):
@@ -231,14 +217,16 @@ def _check_text(spec: ModelSpec) -> None:
     for key in ("tokenizer", "template"):
         name = getattr(spec.text, key)
         if name is not None and not (spec.folder / name).is_file():
-            raise CompileError(
-                "MLC-I003",
-                f"there is no file '{name}'",
-                location=f"{spec.source}: text.{key}",
-                remedy="build or copy the model's files into the folder of model.toml",
-            )
+            raise no_file(name, f"{spec.source}: text.{key}")
     if spec.text.embedding is not None:
         _check_reference(spec, "text.embedding", spec.text.embedding.split(":", 1)[0])
+
+
+def no_file(name: str, location: str) -> CompileError:
+    """The error of a key that names a file which is not there."""
+    message = f"there is no file '{name}'"
+    remedy = "build or copy the model's files into one folder"
+    return CompileError("MLC-I003", message, location=location, remedy=remedy)
 
 
 def _check_reference(spec: ModelSpec, at: str, graph: str) -> None:

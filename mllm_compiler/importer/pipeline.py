@@ -17,7 +17,8 @@ from mllm_compiler.dialects.dims import dims_of
 from mllm_compiler.dialects.mllm import BoundAttr, CacheAttr, EdgeAttr, PipelineOp
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer.graph import import_graph
-from mllm_compiler.importer.model_toml import CacheSpec, ModelSpec, read_model_spec
+from mllm_compiler.importer.model_spec import read_model_spec
+from mllm_compiler.importer.model_toml import CacheSpec, ModelSpec
 from mllm_compiler.importer.read import read_model
 from mllm_compiler.importer.tensors import Tensors
 from mllm_compiler.weights import WeightStore
@@ -41,7 +42,7 @@ class Imported:
 def import_model(
     model: Path | str | ModelSpec, *, simplify: bool = False, store: WeightStore | None = None
 ) -> Imported:
-    """Reads an `.onnx` file, a `model.toml`, a folder that holds one, or a specification.
+    """Reads an `.onnx` file, a `model.toml`, a folder, or a specification.
 
     Args:
         model: The model.

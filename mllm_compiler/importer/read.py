@@ -20,16 +20,7 @@ def read_model(file: Path) -> ir.Model:
     Raises:
         CompileError: The file is no ONNX model, or the model is inconsistent.
     """
-    proto = onnx.ModelProto()
-    try:
-        proto.ParseFromString(without_tensors(file))
-    except DecodeError as error:
-        raise CompileError(
-            "MLC-I001",
-            "not an ONNX protobuf",
-            location=str(file),
-            remedy="give an .onnx file or a model.toml",
-        ) from error
+    proto = read_proto(file)
     _check_versions(proto, file)
     ordered = _check_names(proto.graph, file, outer=frozenset())
     for function in proto.functions:
@@ -43,6 +34,25 @@ def read_model(file: Path) -> ir.Model:
     if not ordered:
         _sort(model, file)
     return model
+
+
+def read_proto(file: Path) -> onnx.ModelProto:
+    """The protobuf of an ONNX file; large tensors are external.
+
+    Raises:
+        CompileError: The file is no ONNX model.
+    """
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(without_tensors(file))
+    except DecodeError as error:
+        raise CompileError(
+            "MLC-I001",
+            "not an ONNX protobuf",
+            location=str(file),
+            remedy="give an .onnx file or a model.toml",
+        ) from error
+    return proto
 
 
 def _check_versions(proto: onnx.ModelProto, file: Path) -> None:

@@ -243,7 +243,7 @@ CASES: list[tuple[Break, str, str]] = [
     (truncated, "MLC-I002", "truncated"),
     (truncated_in_external_entries, "MLC-I002", "truncated"),
     (absent, "MLC-I003", "absent.onnx"),
-    (folder_without_model, "MLC-I003", "model.toml"),
+    (folder_without_model, "MLC-I025", "model.toml"),
     (external_missing, "MLC-I004", "model.data"),
     (external_folder, "MLC-I004", "model.data"),
     (external_above, "MLC-I005", "../model.data"),
