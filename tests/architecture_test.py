@@ -32,6 +32,7 @@ LAYERS = {
     "pass_run": 6,
     "pipelines": 6,
     "recipes": 6,
+    "reduce": 6,
     "report": 6,
     "universe": 6,
     "validate": 6,

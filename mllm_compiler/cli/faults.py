@@ -129,6 +129,12 @@ def _inside(path: Path) -> str:
     return str(path.relative_to(PACKAGE.parent)) if path.is_relative_to(PACKAGE) else path.name
 
 
+def fault_line(fault: Exception) -> str:
+    """What and where, without any data: `KeyError at place.py:80 in place: a fault of ...`."""
+    place = _frames(fault.__traceback__)[-1].strip() if fault.__traceback__ else "unknown place"
+    return f"{type(fault).__name__} at {place}: a fault of this program"
+
+
 def _own_fault(command: str, fault: Exception, arguments: Sequence[str]) -> int:
     report = cache_folder() / "reports" / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.txt"
     kept = f"a report without private data is in {report}, please send it"
@@ -137,9 +143,7 @@ def _own_fault(command: str, fault: Exception, arguments: Sequence[str]) -> int:
         report.write_text(report_text(command, fault, arguments), encoding="utf-8")
     except OSError:
         kept = "no report could be saved"
-    place = _frames(fault.__traceback__)[-1].strip() if fault.__traceback__ else "unknown place"
-    line = f"{type(fault).__name__} at {place}: a fault of this program"
-    say(str(CompileError(OWN_FAULT, line, location=command, remedy=kept)))
+    say(str(CompileError(OWN_FAULT, fault_line(fault), location=command, remedy=kept)))
     if os.environ.get("MLLM_TRACEBACK"):
         traceback.print_exception(fault)
     return 70

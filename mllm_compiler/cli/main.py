@@ -17,6 +17,9 @@ COMMANDS = {
     "compile": Entry(f"{HERE}.compile", "compile_command", "Compile a model into a signed bundle."),
     "run": Entry(f"{HERE}.run", "run_command", "Run a bundle: text, image and sound, or tensors."),
     "explain": Entry(f"{HERE}.explain", "explain_command", "Say where each operation would run."),
+    "reduce": Entry(
+        f"{HERE}.reduce", "reduce_command", "Find the smallest model that still fails."
+    ),
     "bundle": Entry(f"{HERE}.bundle", "bundle_group", "Keys, signatures and contents of bundles."),
     "doctor": Entry(
         f"{HERE}.doctor", "doctor_command", "Say what is installed and what is missing."

@@ -85,4 +85,22 @@ CODES: dict[str, ErrorCode] = {
         "numpy.savez, an array for each input)",
         remedy='Write it with `numpy.savez("in.npz", name=array, ...)`, an array for each input.',
     ),
+    "MLC-U011": ErrorCode(
+        title="The model does not fail as expected",
+        exit=1,
+        cause="`mllmc reduce` was given a failure that the model does not show: it compiles, it "
+        "fails with another code, or the command of `--expect` ends with status 0.",
+        example="model.onnx: error: the model does not fail as expected: it compiles [MLC-U011] "
+        "(check --expect and --target; a failure must show in one .onnx file by itself)",
+        remedy="Check `--expect`, `--target` and `--match`. What only a `model.toml` says (roles, "
+        "caches, connections) is not there when a graph is tried by itself.",
+    ),
+    "MLC-U012": ErrorCode(
+        title="What is left is too large for one file",
+        exit=1,
+        cause="The smallest model that still fails needs more weights than a protobuf holds.",
+        example="model.onnx: error: the smallest model that fails holds 2400000000 bytes of "
+        "weights, a file 2146435072 [MLC-U012] (attach the model itself)",
+        remedy="Attach the model itself to the report.",
+    ),
 }

@@ -132,10 +132,8 @@ class Tensors:
             return self.file
         if "\0" in location:
             raise self._malformed(name, "the path of its external data has a NUL")
-        folder = Path(os.path.realpath(self.file.parent))
-        given = folder / location
-        inside = not os.path.isabs(location) and ".." not in Path(location).parts
-        if not inside or not Path(os.path.realpath(given)).is_relative_to(folder):
+        given = file_inside(self.file.parent, location)
+        if given is None:
             raise CompileError(
                 "MLC-I005",
                 f"external data of '{name}' lie outside the model's folder: '{location}'",
@@ -158,6 +156,14 @@ class Tensors:
             location=str(self.file),
             remedy="export the model again",
         )
+
+
+def file_inside(folder: Path, location: str) -> Path | None:
+    """The file of a relative path that does not leave a folder, also not by a link; else None."""
+    real = Path(os.path.realpath(folder))
+    given = real / location
+    inside = not os.path.isabs(location) and ".." not in Path(location).parts
+    return given if inside and Path(os.path.realpath(given)).is_relative_to(real) else None
 
 
 def extents(tensor: ir.TensorProtocol) -> tuple[int, ...]:
