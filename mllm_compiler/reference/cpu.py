@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from mllm_compiler.dialects import cpu
 from mllm_compiler.dialects.cpu.base import ints
 from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
-from mllm_compiler.dialects.mllm import PoolKind, ReduceKind, UnaryKind
+from mllm_compiler.dialects.mllm import Coordinates, PoolKind, ReduceKind, ResizeMode, UnaryKind
 from mllm_compiler.dialects.mllm.constants import array_of
 from mllm_compiler.dialects.types import dtype_of, element_of, tensor_type
 from mllm_compiler.reference import cpu_elementwise
@@ -29,10 +29,10 @@ from mllm_compiler.reference.executor import (
     find_function,
     result_names,
 )
-from mllm_compiler.reference.mllm_attention import causal_mask, merge_heads, split_heads
+from mllm_compiler.reference.mllm_attention import causal_mask, merge_heads, split_heads, top_k
 from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import REDUCE, softmax
-from mllm_compiler.reference.mllm_vision import windows
+from mllm_compiler.reference.mllm_vision import Grid, resized, windows
 from mllm_compiler.weights import WeightStore
 
 
@@ -208,6 +208,14 @@ def _gather(op: cpu.GatherOp, operands: Sequence[Array], frame: Frame) -> Array:
     return np.take(operands[0], operands[1], axis=op.axis.value.data)
 
 
+def _top_k(op: cpu.TopKOp, operands: Sequence[Array], frame: Frame) -> Array:
+    shape = frame.shape(tensor_type(op.y))
+    axis, smallest = op.axis.value.data, bool(op.smallest.value.data)
+    by_index = bool(op.by_index.value.data)
+    values, indices = top_k(operands[0], shape[axis], axis, smallest=smallest, by_index=by_index)
+    return indices if op.part.data == "indices" else values
+
+
 def _transpose(op: cpu.TransposeOp, operands: Sequence[Array], frame: Frame) -> Array:
     return np.ascontiguousarray(operands[0].transpose(ints(op.perm)))
 
@@ -298,6 +306,14 @@ def _pool(op: cpu.F32PoolOp, operands: Sequence[Array], frame: Frame) -> Array:
     return (windows(x, *window, 0.0).sum(inner) / counted).astype(np.float32)
 
 
+def _resize(op: cpu.F32ResizeOp, operands: Sequence[Array], frame: Frame) -> Array:
+    axis, scale = op.axis.value.data, op.scale.value.data
+    mode, coordinates = ResizeMode(op.mode.data), Coordinates(op.coordinates.data)
+    grid = Grid(mode, coordinates, op.cubic_coeff.value.data, scale or None)
+    y = resized(operands[0], axis, frame.shape(tensor_type(op.y))[axis], grid)
+    return np.ascontiguousarray(y)
+
+
 MEANINGS: dict[str, Meaning] = dict(
     [
         one(cpu.WeightOp, _weight),
@@ -314,6 +330,7 @@ MEANINGS: dict[str, Meaning] = dict(
         one(cpu.F32PagedAttentionOp, _paged),
         one(cpu.F32EmbeddingOp, _embedding),
         one(cpu.GatherOp, _gather),
+        one(cpu.TopKOp, _top_k),
         one(cpu.TransposeOp, _transpose),
         one(cpu.SliceOp, _slice),
         one(cpu.ConcatOp, _concat),
@@ -326,6 +343,7 @@ MEANINGS: dict[str, Meaning] = dict(
         one(cpu.F32PatchEmbedOp, _patch_embed),
         one(cpu.F32ConvOp, _conv),
         one(cpu.F32PoolOp, _pool),
+        one(cpu.F32ResizeOp, _resize),
     ]
 ) | dict(cpu_elementwise.MEANINGS)
 """Op name to meaning."""

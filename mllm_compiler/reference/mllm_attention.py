@@ -130,11 +130,19 @@ def _token_importance(op: TokenImportanceOp, operands: Sequence[Array], frame: F
 
 
 def _top_k(op: TopKOp, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
-    x, axis = operands[0], op.axis.value.data
+    axis = op.axis.value.data
     count = frame.shape(tensor_type(op.values))[axis]
-    order = np.argsort(x if op.smallest else -x, axis=axis, kind="stable")
+    smallest, by_index = bool(op.smallest), bool(op.by_index)
+    return top_k(operands[0], count, axis, smallest=smallest, by_index=by_index)
+
+
+def top_k(
+    x: Array, count: int, axis: int, *, smallest: bool, by_index: bool
+) -> tuple[Array, Array]:
+    """The first elements along an axis, sorted, and their indices (int64); NaN comes last."""
+    order = np.argsort(x if smallest else -x, axis=axis, kind="stable")
     indices = np.take(order, np.arange(count), axis=axis)
-    if op.by_index:
+    if by_index:
         indices = np.sort(indices, axis=axis)
     return np.take_along_axis(x, indices, axis=axis), indices.astype(np.int64)
 

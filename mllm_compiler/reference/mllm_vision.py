@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -130,22 +131,44 @@ def cubic_weight(distance: Indices, a: float) -> Indices:
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
-def resize_matrix(op: ResizeOp, size: int, out: int, scale: float) -> NDArray[np.float64]:
+@dataclass(frozen=True)
+class Grid:
+    """How an axis is read at other points.
+
+    Attributes:
+        mode: What stands between the grid points.
+        coordinates: Where a point of the result lies.
+        cubic_coeff: The coefficient of `cubic`.
+        scale: Result over input; None: the ratio of the extents.
+    """
+
+    mode: ResizeMode
+    coordinates: Coordinates
+    cubic_coeff: float
+    scale: float | None
+
+
+def resized(x: Array, axis: int, out: int, grid: Grid) -> Array:
+    """X with one axis read at `out` points."""
+    matrix = resize_matrix(grid, x.shape[axis], out).astype(x.dtype)
+    return np.moveaxis(np.tensordot(x, matrix, ([axis], [1])), -1, axis)
+
+
+def resize_matrix(grid: Grid, size: int, out: int) -> NDArray[np.float64]:
     """The [out, size] matrix that resizes one axis."""
-    at = COORDINATES[op.coordinates.data](np.arange(out, dtype=np.float64), size, out, scale)
+    scale = out / size if grid.scale is None else grid.scale
+    at = COORDINATES[grid.coordinates](np.arange(out, dtype=np.float64), size, out, scale)
     matrix = np.zeros((out, size))
-    if op.mode.data is ResizeMode.NEAREST:
+    if grid.mode is ResizeMode.NEAREST:
         nearest = np.ceil(at - 0.5).astype(np.int64).clip(0, size - 1)
         matrix[np.arange(out), nearest] = 1.0
         return matrix
     low = np.floor(at).astype(np.int64)
-    taps = (0, 1) if op.mode.data is ResizeMode.LINEAR else (-1, 0, 1, 2)
+    taps = (0, 1) if grid.mode is ResizeMode.LINEAR else (-1, 0, 1, 2)
     for tap in taps:
         distance = at - (low + tap)
-        cubic = op.mode.data is ResizeMode.CUBIC
-        weight = (
-            cubic_weight(distance, op.cubic_coeff.value.data) if cubic else 1 - np.abs(distance)
-        )
+        cubic = grid.mode is ResizeMode.CUBIC
+        weight = cubic_weight(distance, grid.cubic_coeff) if cubic else 1 - np.abs(distance)
         np.add.at(matrix, (np.arange(out), (low + tap).clip(0, size - 1)), weight)
     return matrix
 
@@ -154,10 +177,9 @@ def _resize(op: ResizeOp, operands: Sequence[Array], frame: Frame) -> Array:
     y, shape = wide(operands[0]), frame.shape(tensor_type(op.result))
     scales = float_list(op.scales)
     for axis in range(2, y.ndim):
-        size, out = y.shape[axis], shape[axis]
-        scale = scales[axis - 2] if scales else out / size
-        matrix = resize_matrix(op, size, out, scale).astype(y.dtype)
-        y = np.moveaxis(np.tensordot(y, matrix, ([axis], [1])), -1, axis)
+        scale = scales[axis - 2] if scales else None
+        grid = Grid(op.mode.data, op.coordinates.data, op.cubic_coeff.value.data, scale)
+        y = resized(y, axis, shape[axis], grid)
     return np.ascontiguousarray(y).astype(operands[0].dtype, copy=False)
 
 

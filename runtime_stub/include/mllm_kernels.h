@@ -78,6 +78,7 @@ mllm_status mllm_k_f32_elementwise(const mllm_call *call);
 mllm_status mllm_k_i64_elementwise(const mllm_call *call);
 mllm_status mllm_k_f32_embedding(const mllm_call *call);
 mllm_status mllm_k_gather(const mllm_call *call);
+mllm_status mllm_k_top_k(const mllm_call *call);
 mllm_status mllm_k_transpose(const mllm_call *call);
 mllm_status mllm_k_slice(const mllm_call *call);
 mllm_status mllm_k_concat(const mllm_call *call);
@@ -89,6 +90,7 @@ mllm_status mllm_k_pad(const mllm_call *call);
 mllm_status mllm_k_f32_patch_embed(const mllm_call *call);
 mllm_status mllm_k_f32_conv(const mllm_call *call);
 mllm_status mllm_k_f32_pool(const mllm_call *call);
+mllm_status mllm_k_f32_resize(const mllm_call *call);
 
 #pragma GCC visibility pop
 

@@ -156,8 +156,24 @@ typedef enum mllm_reduce_kind {
   MLLM_REDUCE_LOG_SUM_EXP = 9
 } mllm_reduce_kind;
 
+/* top_k: part */
+typedef enum mllm_top_k_part { MLLM_TOP_K_VALUES = 0, MLLM_TOP_K_INDICES = 1 } mllm_top_k_part;
+
 /* f32_pool: kind */
 typedef enum mllm_pool_kind { MLLM_POOL_MAX = 0, MLLM_POOL_AVERAGE = 1 } mllm_pool_kind;
+
+/* f32_resize: mode and coordinates */
+typedef enum mllm_resize_mode {
+  MLLM_RESIZE_NEAREST = 0,
+  MLLM_RESIZE_LINEAR = 1,
+  MLLM_RESIZE_CUBIC = 2
+} mllm_resize_mode;
+typedef enum mllm_resize_coordinates {
+  MLLM_RESIZE_HALF_PIXEL = 0,
+  MLLM_RESIZE_ALIGN_CORNERS = 1,
+  MLLM_RESIZE_ASYMMETRIC = 2,
+  MLLM_RESIZE_PYTORCH_HALF_PIXEL = 3
+} mllm_resize_coordinates;
 
 /* f32_elementwise and i64_elementwise: postfix words (op << 32 | arg). Operands are pushed left to
  * right: SUB is (second from top) - top; SELECT takes condition, a, b. At most 16 values deep.

@@ -25,6 +25,7 @@ static const named_kernel kernels[] = {
     {"f32_patch_embed", mllm_k_f32_patch_embed},
     {"f32_pool", mllm_k_f32_pool},
     {"f32_reduce", mllm_k_f32_reduce},
+    {"f32_resize", mllm_k_f32_resize},
     {"f32_rms_norm", mllm_k_f32_rms_norm},
     {"f32_rope", mllm_k_f32_rope},
     {"f32_softmax", mllm_k_f32_softmax},
@@ -33,6 +34,7 @@ static const named_kernel kernels[] = {
     {"iota", mllm_k_iota},
     {"pad", mllm_k_pad},
     {"slice", mllm_k_slice},
+    {"top_k", mllm_k_top_k},
     {"transpose", mllm_k_transpose},
 };
 

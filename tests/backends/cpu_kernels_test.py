@@ -16,6 +16,7 @@ from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import cpu
 from mllm_compiler.dialects.cpu.base import CpuOp, Value
+from mllm_compiler.dialects.cpu.conv import COORDINATES, MODES
 from mllm_compiler.dialects.cpu.elementwise import ARITY, BINARY, INTEGER, UNARY
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.mllm import BoundAttr, PipelineOp
@@ -108,6 +109,16 @@ def test_norms(width: int) -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_softmax(axis: int) -> None:
     agree(*call(cpu.F32SoftmaxOp, [real(3, 5, 21) * 10], (3, 5, 21), axis=axis))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize(("smallest", "by_index"), [(False, False), (True, True)])
+def test_top_k(axis: int, smallest: bool, by_index: bool) -> None:
+    shape = tuple(2 if i == axis else n for i, n in enumerate((3, 5, 21)))
+    orders = {"axis": axis, "smallest": smallest, "by_index": by_index}
+    for x, kind in ((real(3, 5, 21), f32), (ids(9, 3, 5, 21), i64)):
+        agree(*call(cpu.TopKOp, [x], shape, kind, **orders, part="values"))
+        agree(*call(cpu.TopKOp, [x], shape, i64, **orders, part="indices"))
 
 
 @pytest.mark.parametrize(
@@ -344,3 +355,13 @@ def test_expressions_are_evaluated_when_a_program_runs(tokens: int) -> None:
         got = runner.run("main", given)
     np.testing.assert_array_equal(got["numbers"], 2 * tokens + 3 * np.arange(tokens // 2 + 1))
     np.testing.assert_array_equal(got["y"], np.broadcast_to(given["x"][-1], (tokens, 2, 4)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("coordinates", COORDINATES)
+def test_resize(mode: str, coordinates: str) -> None:
+    for axis, size, scale in ((2, 9, 0.0), (3, 3, 0.0), (2, 1, 0.0), (3, 11, 1.7)):
+        x = real(2, 3, 5, 7)
+        shape = tuple(size if i == axis else n for i, n in enumerate(x.shape))
+        how = {"mode": mode, "coordinates": coordinates, "cubic_coeff": -0.5, "scale": scale}
+        agree(*call(cpu.F32ResizeOp, [x], shape, axis=axis, **how))

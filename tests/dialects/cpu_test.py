@@ -41,6 +41,7 @@ def examples() -> list[cpu.CpuOp]:
     pool = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [0, 0, 0, 0]}
     conv = {"kernel_shape": [3], "strides": [2], "pads": [1, 1], "dilations": [1]}
     image = value(1, 3, 28, 28)
+    resize = {"mode": "cubic", "coordinates": "half_pixel", "cubic_coeff": -0.75, "scale": 0.0}
     return [
         cpu.F32LinearOp.call([x, value(1, 16, 16), None], t(1, 3, 8), n=8, activation="silu"),
         cpu.F32LinearOp.call([x, value(1, 16, 16), row], t(1, 3, 16), n=16, activation="none"),
@@ -49,6 +50,7 @@ def examples() -> list[cpu.CpuOp]:
         cpu.F32RmsNormOp.call([x, row], t(1, 3, 16), epsilon=1e-6),
         cpu.F32SoftmaxOp.call([x], t(1, 3, 16), axis=2),
         cpu.F32ReduceOp.call([x], t(1, 16), kind="mean", axes=[1]),
+        cpu.TopKOp.call([x], t(1, 2, 16), axis=1, smallest=True, by_index=False, part="values"),
         cpu.F32RopeOp.call([x, ids, value(2)], t(1, 3, 16), heads=4, interleaved=False),
         cpu.F32AttentionOp.call(
             [x, value(1, 7, 8), value(1, 7, 8), None, value(1, 1, 3, 7)], t(1, 3, 16), **heads
@@ -71,6 +73,7 @@ def examples() -> list[cpu.CpuOp]:
         cpu.F32ConvOp.call(
             [value(1, 4, 9), value(1, 12, 16), None], t(1, 16, 5), **conv, groups=1, out_channels=16
         ),
+        cpu.F32ResizeOp.call([image], t(1, 3, 7, 28), axis=2, **resize),
         cpu.F32PoolOp.call([image], t(1, 3, 14, 14), kind="max", **pool, count_include_pad=False),
         cpu.AliasOp.call([x], t(3, 16)),
     ]
@@ -118,6 +121,8 @@ def test_parameters_are_the_properties_in_order() -> None:
 
 def broken() -> list[tuple[str, cpu.CpuOp]]:
     x, ids = value(1, 3, 16), value(1, 3, element=i64)
+    orders = {"smallest": False, "by_index": False}
+    resize = {"mode": "linear", "coordinates": "asymmetric", "cubic_coeff": 0.0, "scale": 2.0}
     return [
         ("C0", cpu.F32LinearOp.call([x, value(1, 16, 16), None], t(1, 3, 8), n=8, activation="x")),
         (
@@ -131,6 +136,11 @@ def broken() -> list[tuple[str, cpu.CpuOp]]:
         ("C2", cpu.F32LayerNormOp.call([x, None, None], t(1, 3), epsilon=1e-6)),
         ("C1", cpu.F32SoftmaxOp.call([x], t(1, 3, 16), axis=3)),
         ("C1", cpu.F32ReduceOp.call([x], t(1), kind="sum", axes=[2, 1])),
+        ("C1", cpu.F32ResizeOp.call([x], t(1, 2, 16), axis=3, **resize)),
+        ("C2", cpu.F32ResizeOp.call([x], t(1, 2, 8), axis=1, **resize)),
+        ("C1", cpu.TopKOp.call([x], t(1, 2, 16), axis=3, **orders, part="values")),
+        ("C2", cpu.TopKOp.call([x], t(1, 2, 8), axis=1, **orders, part="values")),
+        ("C2", cpu.TopKOp.call([x], t(1, 2, 16), axis=1, **orders, part="indices")),
         ("C2", cpu.F32RopeOp.call([x, ids, value(2)], t(1, 3, 16), heads=5, interleaved=False)),
         ("C1", cpu.F32KvStoreOp.call([x, value(1, 3, 16)], None, layer=0, kv_heads=3)),
         ("C1", cpu.F32ElementwiseOp.call([x], t(1, 3, 16), program="in1")),

@@ -28,3 +28,11 @@ func.func @ends_shape_arithmetic(%x: tensor<2x3x4xf32>) -> tensor<2x12xf32> {
   %y = onnx.Reshape %x, %to : (tensor<2x3x4xf32>, tensor<2xi64>) -> (tensor<2x12xf32>)
   func.return %y : tensor<2x12xf32>
 }
+
+// CHECK-LABEL: func.func @gathers_by_several_indices_from_one_axis
+// CHECK: %[[FLAT:.*]] = mllm.reshape %x : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
+// CHECK-NEXT: mllm.gather %[[FLAT]], %{{.*}} {axis = 0 : i64} : (tensor<6x4xf32>, tensor<5xi64>) -> tensor<5x4xf32>
+func.func @gathers_by_several_indices_from_one_axis(%x: tensor<2x3x4xf32>, %i: tensor<5x2xi64>) -> tensor<5x4xf32> {
+  %y = onnx.GatherND %x, %i {batch_dims = 0 : i64} : (tensor<2x3x4xf32>, tensor<5x2xi64>) -> (tensor<5x4xf32>)
+  func.return %y : tensor<5x4xf32>
+}

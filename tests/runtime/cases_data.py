@@ -42,6 +42,21 @@ def exact(
     return Case(name, kernel, operands, params, np.ascontiguousarray(y), rtol=0, atol=0)  # type: ignore[arg-type]
 
 
+def top_k() -> Iterator[Case]:
+    x = normal(3, 7, 5)
+    x[0, :3, 0], x[1, 4, 2] = 1.5, np.nan
+    for kind in ("f4", "i8"):
+        values = x if kind == "f4" else numbers(kind, 3, 7, 5) % 4
+        for axis, smallest, k in ((0, 0, 1), (1, 1, 3), (1, 0, 7), (2, 0, 2)):
+            order = np.argsort(values if smallest else -values, axis, kind="stable")
+            best = np.take(order, range(k), axis)
+            for by_index, places in ((0, best), (1, np.sort(best, axis))):
+                name, params = f"top-k-{kind}-{axis}-{k}-{by_index}", (axis, smallest, by_index)
+                found = np.take_along_axis(values, places, axis)
+                yield exact(f"{name}-values", "top_k", (values,), (*params, 0), found)
+                yield exact(f"{name}-indices", "top_k", (values,), (*params, 1), places)
+
+
 def transpose() -> Iterator[Case]:
     for dtype in ("f4", "i8", "u1", "f2"):
         for shape, perm in (
@@ -115,4 +130,4 @@ def iota() -> Iterator[Case]:
     yield Case("iota-empty", "iota", (), (5, 1), np.zeros(0, np.int64), rtol=0, atol=0)
 
 
-MAKERS = (embedding, gather, transpose, cut, concat, broadcast, copy, pad, cast, iota)
+MAKERS = (embedding, gather, top_k, transpose, cut, concat, broadcast, copy, pad, cast, iota)

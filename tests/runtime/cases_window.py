@@ -1,4 +1,4 @@
-"""Convolution, pooling and patch embedding against loops of NumPy."""
+"""Convolution, pooling and patch embedding against loops of NumPy; resizing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import onnx
+import onnxruntime
 from numpy.typing import NDArray
 
 from tests.runtime.cases import F32, Case, f32, f64, normal
@@ -113,4 +115,31 @@ def patch_embed() -> Iterator[Case]:
                    atol=5e-5)  # fmt: skip
 
 
-MAKERS = (conv, pool, patch_embed)
+def resize() -> Iterator[Case]:
+    """Against ONNX Runtime."""
+    modes = ("nearest", "linear", "cubic")
+    places = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+    for mode, name in enumerate(modes):
+        for coordinates, place in enumerate(places):
+            model = resize_model(name, place)
+            for axis, size in ((2, 11), (3, 3), (2, 1)):
+                x = normal(2, 3, 5, 8, seed=axis)
+                sizes = np.array([size if i == axis else n for i, n in enumerate(x.shape)])
+                (y,) = model.run(None, {"x": x, "s": sizes})
+                yield Case(f"resize-{name}-{place}-{axis}-{size}", "f32_resize", (x,),
+                           (axis, mode, coordinates, -0.75, 0.0), f32(y), atol=1e-5)  # fmt: skip
+
+
+def resize_model(mode: str, place: str) -> onnxruntime.InferenceSession:
+    model = onnx.parser.parse_model(
+        f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        resize (float[a, b, c, d] x, int64[4] s) => (float[e, f, g, h] y) {{
+          y = Resize <mode = "{mode}", coordinate_transformation_mode = "{place}"> (x, , , s)
+        }}
+        """
+    )
+    return onnxruntime.InferenceSession(model.SerializeToString())
+
+
+MAKERS = (conv, pool, patch_embed, resize)

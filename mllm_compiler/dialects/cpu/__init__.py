@@ -11,7 +11,7 @@ from mllm_compiler.dialects.cpu.attention import (
     F32RopeOp,
 )
 from mllm_compiler.dialects.cpu.base import CacheAttr, CpuOp, SlotAttr
-from mllm_compiler.dialects.cpu.conv import F32ConvOp, F32PatchEmbedOp, F32PoolOp
+from mllm_compiler.dialects.cpu.conv import F32ConvOp, F32PatchEmbedOp, F32PoolOp, F32ResizeOp
 from mllm_compiler.dialects.cpu.data import (
     AliasOp,
     BroadcastOp,
@@ -23,6 +23,7 @@ from mllm_compiler.dialects.cpu.data import (
     IotaOp,
     PadOp,
     SliceOp,
+    TopKOp,
     TransposeOp,
 )
 from mllm_compiler.dialects.cpu.elementwise import F32ElementwiseOp, I64ElementwiseOp
@@ -51,6 +52,7 @@ KERNEL_OPS: list[type[CpuOp]] = [
     I64ElementwiseOp,
     F32EmbeddingOp,
     GatherOp,
+    TopKOp,
     TransposeOp,
     SliceOp,
     ConcatOp,
@@ -62,6 +64,7 @@ KERNEL_OPS: list[type[CpuOp]] = [
     F32PatchEmbedOp,
     F32ConvOp,
     F32PoolOp,
+    F32ResizeOp,
 ]
 """The ops that are one call of one C kernel."""
 
@@ -91,6 +94,7 @@ __all__ = [
     "F32PatchEmbedOp",
     "F32PoolOp",
     "F32ReduceOp",
+    "F32ResizeOp",
     "F32RmsNormOp",
     "F32RopeOp",
     "F32SoftmaxOp",
@@ -100,6 +104,7 @@ __all__ = [
     "PadOp",
     "SliceOp",
     "SlotAttr",
+    "TopKOp",
     "TransposeOp",
     "WeightOp",
 ]

@@ -1,10 +1,10 @@
-"""Convolution, pooling and patch embedding, float32, channels first."""
+"""Convolution, pooling, resizing and patch embedding, float32, channels first."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 
 from mllm_compiler.dialects.cpu.base import LANES, CpuOp, ints
@@ -12,6 +12,8 @@ from mllm_compiler.dialects.mllm.contract import all_agree, check
 from mllm_compiler.dialects.types import shape_of
 
 POOLS = ("max", "average")
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
 
 
 @irdl_op_definition
@@ -103,3 +105,33 @@ class F32PoolOp(CpuOp):
         counts = [len(ints(a)) for a in (self.kernel_shape, self.strides)]
         fits = counts == [spatial] * 2 and len(ints(self.pads)) == 2 * spatial
         check(self, 1, fits, "one entry for each spatial axis, two for pads")
+
+
+@irdl_op_definition
+class F32ResizeOp(CpuOp):
+    """Read the lines of one axis at the points of another grid, as `mllm.resize` says.
+
+    `scale` is the ratio of the extents where it is 0.
+
+    C1  axis names an axis of x.
+    C2  y has the dims of x but along axis.
+    """
+
+    name = "cpu.f32_resize"
+    ENUMS: ClassVar[dict[str, tuple[str, ...]]] = {"mode": MODES, "coordinates": COORDINATES}
+    x = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    mode = prop_def(StringAttr)
+    coordinates = prop_def(StringAttr)
+    cubic_coeff = prop_def(FloatAttr)
+    scale = prop_def(FloatAttr)
+    y = result_def(TensorType)
+
+    def check_contract(self) -> None:
+        """C1 and C2."""
+        x, y, axis = shape_of(self.x), shape_of(self.y), self.axis.value.data
+        check(self, 1, 0 <= axis < len(x), "axis names an axis of x")
+        fits = len(x) == len(y) and all_agree(
+            (*x[:axis], *x[axis + 1 :]), (*y[:axis], *y[axis + 1 :])
+        )
+        check(self, 2, fits, "y has the dims of x but along axis")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, TensorType, i64
 from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
@@ -62,6 +62,37 @@ class GatherOp(CpuOp):
         shape = (*x[:axis], *shape_of(self.indices), *x[axis + 1 :])
         fits = all_agree(shape_of(self.y), shape)
         check(self, 2, fits, "y has the shape that x and indices give")
+
+
+@irdl_op_definition
+class TopKOp(CpuOp):
+    """The k largest (smallest) elements along an axis, best first, or their indices.
+
+    Equal elements come in the order of their indices, NaN last; `by_index` asks for ascending
+    indices instead.
+
+    C1  axis names an axis of x.
+    C2  y has the dims of x but along axis; it is of i64 where part is `indices`, else of x's type.
+    """
+
+    name = "cpu.top_k"
+    ENUMS: ClassVar[dict[str, tuple[str, ...]]] = {"part": ("values", "indices")}
+    x = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    smallest = prop_def(IntegerAttr)
+    by_index = prop_def(IntegerAttr)
+    part = prop_def(StringAttr)
+    y = result_def(TensorType)
+
+    def check_contract(self) -> None:
+        """C1 and C2."""
+        x, y, axis = shape_of(self.x), shape_of(self.y), self.axis.value.data
+        check(self, 1, 0 <= axis < len(x), "axis names an axis of x")
+        fits = len(x) == len(y) and all_agree(
+            (*x[:axis], *x[axis + 1 :]), (*y[:axis], *y[axis + 1 :])
+        )
+        element = i64 if self.part.data == "indices" else element_of(self.x)
+        check(self, 2, fits and element_of(self.y) == element, "y has the dims and type above")
 
 
 @irdl_op_definition

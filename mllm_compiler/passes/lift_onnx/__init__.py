@@ -32,6 +32,7 @@ from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.passes.lift_onnx import (
     attention,
     elementwise,
+    indexing,
     linear,
     losses,
     microsoft,
@@ -44,7 +45,17 @@ from mllm_compiler.passes.rewrite import rewrite
 
 CONVERTERS: dict[str, Converter] = {
     f"onnx.{name}": converter
-    for family in (attention, elementwise, linear, losses, microsoft, movement, rotary, vision)
+    for family in (
+        attention,
+        elementwise,
+        indexing,
+        linear,
+        losses,
+        microsoft,
+        movement,
+        rotary,
+        vision,
+    )
     for name, converter in family.CONVERTERS.items()
 }
 """Op name to converter."""

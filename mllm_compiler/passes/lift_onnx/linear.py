@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import (
     BinaryKind,
-    EmbeddingOp,
-    GatherOp,
     LayerNormOp,
     LinearOp,
     MatmulOp,
@@ -20,16 +17,14 @@ from mllm_compiler.dialects.mllm import (
     ReduceOp,
     RmsNormOp,
     SoftmaxOp,
-    TopKOp,
     TransposeOp,
     UnaryKind,
     UnaryOp,
-    constant_array,
 )
 from mllm_compiler.dialects.mllm.contract import normal_axis
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
-from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, contents, static
+from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, static
 from mllm_compiler.passes.lift_onnx.losses import log_softmax
 
 REDUCE = {
@@ -97,18 +92,6 @@ def _gemm(op: OnnxOp, emit: Emit) -> SSAValue:
         return y
     bias = bias if beta == 1.0 else emit.binary(BinaryKind.MUL, bias, beta)
     return emit.binary(BinaryKind.ADD, y, bias)
-
-
-def _gather(op: OnnxOp, emit: Emit) -> SSAValue | None:
-    x, indices = op.operands
-    if not rank_of(x):
-        return None
-    axis = normal_axis(integer_attribute(op, "axis"), rank_of(x))
-    constant = constant_array(indices)
-    table = axis == 0 and rank_of(x) == 2 and is_float(element_of(x)) and rank_of(indices) > 0
-    if table and element_of(indices) in (i32, i64) and constant is None:
-        return emit(EmbeddingOp(x, indices))
-    return emit(GatherOp(x, indices, axis))
 
 
 def _softmax(op: OnnxOp, emit: Emit) -> SSAValue | None:
@@ -243,33 +226,10 @@ def _group_norm(op: OnnxOp, emit: Emit) -> SSAValue | None:
     return emit.binary(BinaryKind.ADD, y, emit.reshape(bias, column))
 
 
-def _top_k(op: OnnxOp, emit: Emit) -> Sequence[SSAValue] | None:
-    count = contents(op.input(1))
-    if count is None or len(count) != 1 or not integer_attribute(op, "sorted", 1):
-        return None
-    smallest = not integer_attribute(op, "largest", 1)
-    axis = integer_attribute(op, "axis", -1)
-    made = TopKOp(op.operands[0], count[0], axis, smallest=smallest)
-    emit(made)
-    return made.results
-
-
-def _arg_extreme(smallest: bool) -> Converter:
-    def convert(op: OnnxOp, emit: Emit) -> SSAValue | None:
-        if integer_attribute(op, "select_last_index"):
-            return None
-        made = TopKOp(op.operands[0], 1, integer_attribute(op, "axis"), smallest=smallest)
-        emit(made)
-        return emit.reshape(made.indices, emit.result_dims)
-
-    return convert
-
-
 CONVERTERS: dict[str, Converter] = {
     **{name: _reduce(kind) for name, kind in REDUCE.items()},
     "MatMul": _matmul,
     "Gemm": _gemm,
-    "Gather": _gather,
     "Softmax": _softmax,
     "LogSoftmax": _log_softmax,
     "LayerNormalization": _layer_norm,
@@ -277,8 +237,5 @@ CONVERTERS: dict[str, Converter] = {
     "BatchNormalization": _batch_norm,
     "GroupNormalization": _group_norm,
     "InstanceNormalization": _group_norm,
-    "TopK": _top_k,
-    "ArgMax": _arg_extreme(smallest=False),
-    "ArgMin": _arg_extreme(smallest=True),
 }
 """Operator name to converter."""

@@ -86,7 +86,9 @@ def _lower_op(op: Operation, builder: Builder) -> None:
             remedy="use the target numpy, or replace the op in the model",
         )
     builder.at = op
-    op.results[0].replace_all_uses_with(lowering(op, builder))
+    made = lowering(op, builder)
+    for old, new in zip(op.results, [made] if isinstance(made, SSAValue) else made, strict=True):
+        old.replace_all_uses_with(new)
     op.detach()
     op.erase()
 

@@ -11,11 +11,13 @@ from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.cpu.base import ints
 from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
-from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
+from mllm_compiler.dialects.mllm.contract import float_list
+from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
 from mllm_compiler.passes.lower_to_cpu import expressions
 from mllm_compiler.passes.lower_to_cpu.builder import Builder
 
-Lowering = Callable[..., SSAValue]
+Lowering = Callable[..., SSAValue | list[SSAValue]]
+"""Makes the results of an op; one that has a single result may give it alone."""
 
 
 def _weight(op: mllm.WeightOp, b: Builder) -> SSAValue:
@@ -89,6 +91,21 @@ def _embedding(op: mllm.EmbeddingOp, b: Builder) -> SSAValue:
 def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
     indices = b.as_i64(op.indices)
     return b.call(cpu.GatherOp, [op.x, indices], op.result.type, axis=op.axis.value.data)
+
+
+def _top_k(op: mllm.TopKOp, b: Builder) -> list[SSAValue]:
+    """Values and indices by a call each; `lower-to-cpu` removes the one that nobody reads."""
+    wide = op.x if is_float(element_of(op.x)) else b.as_i64(op.x)
+    orders = {
+        "axis": op.axis.value.data,
+        "smallest": bool(op.smallest),
+        "by_index": bool(op.by_index),
+    }
+    kind = tensor_of(element_of(wide), shape_of(op.values))
+    values = b.call(cpu.TopKOp, [wide], kind, **orders, part="values")
+    if kind != op.values.type:
+        values = b.call(cpu.CastOp, [values], op.values.type)
+    return [values, b.call(cpu.TopKOp, [wide], op.indices.type, **orders, part="indices")]
 
 
 def _layer_norm(op: mllm.LayerNormOp, b: Builder) -> SSAValue:
@@ -200,6 +217,27 @@ def _pool(op: mllm.PoolOp, b: Builder) -> SSAValue:
     )
 
 
+def _resize(op: mllm.ResizeOp, b: Builder) -> SSAValue:
+    """One axis after another; an axis that stays as it is, costs nothing."""
+    y, scales = op.x, float_list(op.scales)
+    for axis in range(2, len(shape_of(op.x))):
+        scale, size = scales[axis - 2] if scales else 0.0, shape_of(op.result)[axis]
+        if scale in (0.0, 1.0) and size == shape_of(y)[axis]:
+            continue
+        dims = (*shape_of(y)[:axis], size, *shape_of(y)[axis + 1 :])
+        y = b.call(
+            cpu.F32ResizeOp,
+            [y],
+            tensor_of(f32, dims),
+            axis=axis,
+            mode=str(op.mode.data),
+            coordinates=str(op.coordinates.data),
+            cubic_coeff=op.cubic_coeff.value.data,
+            scale=scale,
+        )
+    return y
+
+
 def _reshape(op: mllm.ReshapeOp, b: Builder) -> SSAValue:
     return b.alias(op.x, shape_of(op.result))
 
@@ -276,6 +314,7 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.MatmulOp: _matmul,
     mllm.EmbeddingOp: _embedding,
     mllm.GatherOp: _gather,
+    mllm.TopKOp: _top_k,
     mllm.LayerNormOp: _layer_norm,
     mllm.RmsNormOp: _rms_norm,
     mllm.SoftmaxOp: _softmax,
@@ -286,6 +325,7 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.PatchEmbedOp: _patch_embed,
     mllm.ConvOp: _conv,
     mllm.PoolOp: _pool,
+    mllm.ResizeOp: _resize,
     mllm.ReshapeOp: _reshape,
     mllm.TransposeOp: _transpose,
     mllm.ConcatOp: _concat,
