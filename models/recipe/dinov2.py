@@ -1,6 +1,6 @@
 """DINOv2 vision transformers (Oquab et al. 2023), with the names of Hugging Face's `Dinov2Model`.
 
-pixel_values [batch, 3, size, size] -> last_hidden_state [batch, 1 + grid * grid, hidden]
+pixel_values [batch, 3, size, size] -> last_hidden_state [batch, tokens, hidden]
 """
 
 from __future__ import annotations
@@ -10,8 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
+from models.recipe.activations import gelu
+from models.recipe.encoder import (
+    AttentionNames,
+    EncoderConfig,
+    attention,
+    attention_weights,
+    feed_forward,
+)
 from models.recipe.graph import FloatArray, Graph, Weights
+from models.recipe.patches import patch_tokens, repeated
 from models.recipe.seeded import Seeded
+
+_NAMES = AttentionNames(("attention.query", "attention.key", "attention.value"), "output.dense")
+_TO_END = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,8 @@ class Dinov2Config:
         layers: Number of blocks.
         inner: Width of the MLP.
         epsilon: Of every LayerNorm.
+        registers: Tokens without a place behind the class token (Darcet et al. 2024).
+        stored_grid: Side of the grid of the stored positions; 0: that of the image.
     """
 
     size: int = 224
@@ -35,6 +49,8 @@ class Dinov2Config:
     layers: int = 12
     inner: int = 1536
     epsilon: float = 1e-6
+    registers: int = 0
+    stored_grid: int = 0
 
     @property
     def grid(self) -> int:
@@ -43,12 +59,17 @@ class Dinov2Config:
 
     @property
     def tokens(self) -> int:
-        """Class token and patches."""
-        return 1 + self.grid * self.grid
+        """Class token, registers and patches."""
+        return 1 + self.registers + self.grid * self.grid
+
+    @property
+    def blocks(self) -> EncoderConfig:
+        """Sizes of the blocks."""
+        return EncoderConfig(self.hidden, self.heads, self.layers, self.inner, self.epsilon)
 
 
 def vision_encoder(config: Dinov2Config, weights: Weights) -> Graph:
-    """Build the encoder; positions must already have the image's own grid."""
+    """Build the encoder."""
     graph = Graph("main_graph", weights)
     pixels = graph.input(
         "pixel_values", TensorProto.FLOAT, ["batch_size", 3, config.size, config.size]
@@ -65,96 +86,74 @@ def vision_encoder(config: Dinov2Config, weights: Weights) -> Graph:
 
 
 def _embed(graph: Graph, config: Dinov2Config, pixels: str) -> str:
-    """Cut into patches, put the class token in front, add positions."""
-    name = "embeddings.patch_embeddings.projection"
+    """Cut into patches, put the class token in front, add positions, put registers between."""
+    name, hidden = "embeddings.patch_embeddings.projection", config.hidden
     with graph.scope("patch_embeddings"):
-        with graph.scope("projection"):
-            patches = graph.node(
-                "Conv",
-                pixels,
-                graph.weight(f"{name}.weight"),
-                graph.weight(f"{name}.bias"),
-                dilations=[1, 1],
-                group=1,
-                kernel_shape=[config.patch, config.patch],
-                pads=[0, 0, 0, 0],
-                strides=[config.patch, config.patch],
-            )
-        # flatten(2) as the exporter writes it: the first two extents, then -1
-        leading = graph.slice(graph.node("Shape", patches), 0, 2, 0)
-        flat_shape = graph.node("Concat", leading, graph.constant([-1]), axis=0)
-        flat = graph.node("Reshape", patches, flat_shape)
-        patches = graph.node("Transpose", flat, perm=[0, 2, 1])
-    shape = graph.shape([graph.size(pixels, 0), 1, config.hidden])
-    token = graph.node("Expand", graph.weight("embeddings.cls_token"), shape)
-    sequence = graph.node("Concat", token, patches, axis=1)
-    return graph.node("Add", sequence, graph.weight("embeddings.position_embeddings"))
+        patches = patch_tokens(graph, pixels, name, config.patch)
+    token = repeated(graph, graph.weight("embeddings.cls_token"), pixels, 1, hidden)
+    value = graph.node("Concat", token, patches, axis=1)
+    value = graph.node("Add", value, _positions(graph, config))
+    if not config.registers:
+        return value
+    registers = graph.weight("embeddings.register_tokens")
+    registers = repeated(graph, registers, pixels, config.registers, hidden)
+    first, rest = graph.slice(value, 0, 1, 1), graph.slice(value, 1, _TO_END, 1)
+    return graph.node("Concat", first, registers, rest, axis=1)
+
+
+def _positions(graph: Graph, config: Dinov2Config) -> str:
+    """Return positions of the image's grid, read off the stored grid where that is another."""
+    stored = graph.weight("embeddings.position_embeddings")
+    if config.stored_grid in (0, config.grid):
+        return stored
+    first, rest = graph.slice(stored, 0, 1, 1), graph.slice(stored, 1, _TO_END, 1)
+    side = config.stored_grid
+    image = graph.node("Reshape", rest, graph.constant([1, side, side, config.hidden]))
+    image = graph.node("Transpose", image, perm=[0, 3, 1, 2])
+    image = graph.node(
+        *("Resize", image, "", "", graph.constant([1, config.hidden, config.grid, config.grid])),
+        coordinate_transformation_mode="half_pixel",
+        cubic_coeff_a=-0.75,
+        mode="cubic",
+    )
+    image = graph.node("Transpose", image, perm=[0, 2, 3, 1])
+    rest = graph.node("Reshape", image, graph.constant([1, -1, config.hidden]))
+    return graph.node("Concat", first, rest, axis=1)
 
 
 def _layer(graph: Graph, config: Dinov2Config, value: str, name: str) -> str:
     """One block: each branch is normalised, applied, scaled per channel, and added."""
     with graph.scope("norm1"):
         normed = graph.layer_norm(value, f"{name}.norm1", config.epsilon)
-    branch = _attention(graph, config, normed, f"{name}.attention")
+    with graph.scope("attention"):
+        branch = attention(graph, config.blocks, normed, f"{name}.attention", names=_NAMES)
     with graph.scope("layer_scale1"):
         branch = graph.node("Mul", branch, graph.weight(f"{name}.layer_scale1.lambda1"))
     value = graph.node("Add", branch, value)
     with graph.scope("norm2"):
         normed = graph.layer_norm(value, f"{name}.norm2", config.epsilon)
     with graph.scope("mlp"):
-        with graph.scope("fc1"):
-            branch = graph.linear(normed, f"{name}.mlp.fc1")
-        with graph.scope("activation"):
-            branch = graph.gelu(branch)
-        with graph.scope("fc2"):
-            branch = graph.linear(branch, f"{name}.mlp.fc2")
+        branch = feed_forward(graph, normed, f"{name}.mlp", ("fc1", "fc2"), gelu)
     with graph.scope("layer_scale2"):
         branch = graph.node("Mul", branch, graph.weight(f"{name}.layer_scale2.lambda1"))
     return graph.node("Add", branch, value)
 
 
-def _attention(graph: Graph, config: Dinov2Config, value: str, name: str) -> str:
-    """Bidirectional attention over all tokens: [batch, tokens, hidden] -> same shape."""
-    head = config.hidden // config.heads
-    with graph.scope("attention"), graph.scope("attention"):
-        heads: dict[str, str] = {}
-        for part in ("query", "key", "value"):
-            with graph.scope(part):
-                flat = graph.linear(value, f"{name}.attention.{part}")
-            batch, tokens = graph.size(flat, 0), graph.size(flat, 1)
-            split = graph.shape([batch, tokens, config.heads, head])
-            heads[part] = graph.node("Reshape", flat, split)
-        query = graph.node("Transpose", heads["query"], perm=[0, 2, 1, 3])
-        keys = graph.node("Transpose", heads["key"], perm=[0, 2, 3, 1])
-        values = graph.node("Transpose", heads["value"], perm=[0, 2, 1, 3])
-        scores = graph.node("MatMul", query, keys)
-        scores = graph.node("Mul", scores, graph.constant(head**-0.5))
-        mixed = graph.node("MatMul", graph.node("Softmax", scores, axis=-1), values)
-        mixed = graph.node("Transpose", mixed, perm=[0, 2, 1, 3])
-        batch, tokens = graph.size(mixed, 0), graph.size(mixed, 1)
-        mixed = graph.node("Reshape", mixed, graph.shape([batch, tokens, config.hidden]))
-    with graph.scope("attention"), graph.scope("output"), graph.scope("dense"):
-        return graph.linear(mixed, f"{name}.output.dense")
-
-
 def seeded_weights(config: Dinov2Config, seed: int) -> dict[str, FloatArray]:
     """Return random weights of a seed, scaled so that activations stay near unit size."""
     draw, hidden = Seeded(seed), config.hidden
+    places = 1 + (config.stored_grid or config.grid) ** 2
     made = {
         "embeddings.cls_token": draw.normal(1, 1, hidden, scale=0.5),
-        "embeddings.position_embeddings": draw.normal(1, config.tokens, hidden, scale=0.5),
+        "embeddings.position_embeddings": draw.normal(1, places, hidden, scale=0.5),
     }
-    projection = "embeddings.patch_embeddings.projection"
-    fan_in = 3 * config.patch * config.patch
-    made[f"{projection}.weight"] = draw.normal(
-        hidden, 3, config.patch, config.patch, scale=fan_in**-0.5
-    )
-    made[f"{projection}.bias"] = draw.normal(hidden, scale=0.1)
+    if config.registers:
+        made["embeddings.register_tokens"] = draw.normal(1, config.registers, hidden, scale=0.5)
+    patch = (config.patch, config.patch)
+    made |= draw.conv("embeddings.patch_embeddings.projection", 3, hidden, patch)
     for index in range(config.layers):
         name = f"encoder.layer.{index}"
-        for part in ("query", "key", "value"):
-            made |= draw.linear(f"{name}.attention.attention.{part}", hidden, hidden)
-        made |= draw.linear(f"{name}.attention.output.dense", hidden, hidden)
+        made |= attention_weights(draw, config.blocks, f"{name}.attention", _NAMES)
         made |= draw.linear(f"{name}.mlp.fc1", hidden, config.inner)
         made |= draw.linear(f"{name}.mlp.fc2", config.inner, hidden)
         for part in ("norm1", "norm2"):

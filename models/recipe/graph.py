@@ -124,6 +124,31 @@ class Graph:
         product = self.node("MatMul", value, turned)
         return self.node("Add", self.weight(f"{name}.bias"), product) if bias else product
 
+    def conv(
+        self,
+        value: str,
+        name: str,
+        kernel: Sequence[int],
+        *,
+        strides: Sequence[int] = (),
+        padding: Sequence[int] = (),
+        groups: int = 1,
+        bias: bool = True,
+    ) -> str:
+        """Correlate [batch, in, *sizes] with filters [out, in / groups, *kernel].
+
+        Strides are 1 where none are given; padding is that of both ends of an axis, or none.
+        """
+        parts = ("weight", "bias") if bias else ("weight",)
+        return self.node(
+            *("Conv", value, *(self.weight(f"{name}.{part}") for part in parts)),
+            dilations=[1] * len(kernel),
+            group=groups,
+            kernel_shape=list(kernel),
+            pads=2 * list(padding or [0] * len(kernel)),
+            strides=list(strides or [1] * len(kernel)),
+        )
+
     def layer_norm(self, value: str, name: str, epsilon: float) -> str:
         """Normalise the last axis to mean 0 and variance 1, then scale and shift it."""
         scale, shift = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from models.recipe.graph import FloatArray
@@ -24,6 +26,23 @@ class Seeded:
     ) -> dict[str, FloatArray]:
         """Draw the weight [out, in] and the bias [out] of a linear layer."""
         made = {f"{name}.weight": self.normal(outputs, inputs, scale=inputs**-0.5)}
+        if bias:
+            made[f"{name}.bias"] = self.normal(outputs, scale=0.1)
+        return made
+
+    def conv(
+        self,
+        name: str,
+        inputs: int,
+        outputs: int,
+        kernel: tuple[int, ...],
+        *,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> dict[str, FloatArray]:
+        """Draw the filters [out, in / groups, *kernel] and the bias [out] of a convolution."""
+        shape = (inputs // groups, *kernel)
+        made = {f"{name}.weight": self.normal(outputs, *shape, scale=prod(shape) ** -0.5)}
         if bias:
             made[f"{name}.bias"] = self.normal(outputs, scale=0.1)
         return made

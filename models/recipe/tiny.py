@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from models.recipe.clip import ClipConfig
+from models.recipe.convnext import ConvNextConfig
 from models.recipe.dinov2 import Dinov2Config
+from models.recipe.encoder import EncoderConfig
 from models.recipe.llama import LlamaConfig
 from models.recipe.projector import ProjectorConfig
+from models.recipe.siglip import SiglipConfig
+from models.recipe.svtr import Stage, SvtrConfig
 from models.recipe.tiny_text import VOCAB
+from models.recipe.wav2vec2 import Wav2Vec2Config
 from models.recipe.whisper import WhisperConfig
 
 SEED = 20261130
@@ -24,4 +30,41 @@ TINY_LLAMA = LlamaConfig(
 TINY_PROJECTOR = ProjectorConfig(grid=4, width=32, hidden=32)
 TINY_WHISPER = WhisperConfig(
     vocab=VOCAB, hidden=32, heads=2, layers=2, inner=64, mels=8, frames=20, longest=32
+)
+
+TINY_BLOCKS = EncoderConfig(hidden=32, heads=2, layers=2, inner=64)
+TINY_CLIP = ClipConfig(
+    text=EncoderConfig(hidden=24, heads=3, layers=2, inner=48),
+    vision=TINY_BLOCKS,
+    vocab=VOCAB,
+    longest=16,
+    size=28,
+    patch=7,
+    projection=16,
+)
+TINY_SIGLIP = SiglipConfig(
+    text=TINY_BLOCKS, vision=TINY_BLOCKS, vocab=VOCAB, longest=8, size=28, patch=7
+)
+TINY_DINOV2 = Dinov2Config(
+    size=56, patch=14, hidden=32, heads=2, layers=2, inner=64, registers=4, stored_grid=7
+)
+TINY_CONVNEXT = ConvNextConfig(size=32, patch=4, widths=(16, 24), depths=(2, 1), labels=10)
+TINY_SVTR = SvtrConfig(
+    height=16,
+    width=64,
+    stages=(
+        Stage(EncoderConfig(hidden=24, heads=3, layers=2, inner=48), window=(3, 5)),
+        Stage(EncoderConfig(hidden=32, heads=4, layers=1, inner=64), window=None),
+    ),
+    out=40,
+    classes=20,
+)
+TINY_WAV2VEC2 = Wav2Vec2Config(
+    channels=16,
+    kernels=(10, 3, 3, 2),
+    strides=(5, 2, 2, 2),
+    encoder=TINY_BLOCKS,
+    position_kernel=16,
+    position_groups=4,
+    vocab=20,
 )

@@ -65,15 +65,7 @@ def encoder(config: WhisperConfig, weights: Weights) -> Graph:
     value = graph.input("input_features", TensorProto.FLOAT, shape)
     for name, stride in (("conv1", 1), ("conv2", 2)):
         with graph.scope(name):
-            kernel, bias = graph.weight(f"{name}.weight"), graph.weight(f"{name}.bias")
-            value = graph.node(
-                *("Conv", value, kernel, bias),
-                dilations=[1],
-                group=1,
-                kernel_shape=[3],
-                pads=[1, 1],
-                strides=[stride],
-            )
+            value = graph.conv(value, name, (3,), strides=(stride,), padding=(1,))
         value = graph.gelu(value)
     value = graph.node("Transpose", value, perm=[0, 2, 1])
     value = graph.node("Add", value, graph.weight("embed_positions.weight"))

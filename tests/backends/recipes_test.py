@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,16 +17,16 @@ from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.backends.numpy.runner import NumpyRunner
 from mllm_compiler.dialects import make_context
+from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer import Imported, import_model
 from mllm_compiler.pass_run import run_passes
 from mllm_compiler.pipelines import pass_class, pass_names
-from mllm_compiler.recipes import build_recipe
+from mllm_compiler.recipes import FOLDER, build_recipe, recipe_names
 
 TINY = {
-    "tiny-llama": ("decoder",),
-    "tiny-vit": ("vision",),
-    "tiny-whisper": ("encoder", "decoder", "decoder_with_past"),
-    "tiny-vlm": ("vision", "projector", "decoder"),
+    name: tuple(tomllib.loads((FOLDER / name / "model.toml").read_text())["graphs"])
+    for name in recipe_names()
+    if name.startswith("tiny-")
 }
 REAL = {
     "dinov2-s14": ("vision",),
@@ -41,7 +42,14 @@ CASES = [
         for g in gs
     ),
 ]
-SIZES = {"batch_size": 1, "sequence_length": 3, "past_sequence_length": 4}
+SAMPLES = 400
+SIZES = {
+    "batch_size": 1,
+    "text_batch_size": 3,
+    "image_batch_size": 2,
+    "sequence_length": 3,
+    "past_sequence_length": 4,
+}
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ def recipe(name: str) -> Recipe:
     names = pass_names("c")
     lower = names.index("lower-to-cpu")
     run_passes(module, [pass_class(p)() for p in names[:lower]], context)
+    assert lifted_share(module) == 1.0
     lifted = module.clone()
     run_passes(module, [pass_class(p)() for p in names[lower:]], context)
     return Recipe(folder, imported, lifted, emit(module))
@@ -74,6 +83,8 @@ def random_inputs(session: onnxruntime.InferenceSession, seed: int) -> dict[str,
     )
     for given in session.get_inputs():
         sizes = {**SIZES, "total_sequence_length": past + SIZES["sequence_length"]}
+        if given.name == "input_values":
+            sizes["sequence_length"] = SAMPLES
         shape = [d if isinstance(d, int) else size_of(d, sizes) for d in given.shape]
         if given.name == "attention_mask":
             made[given.name] = np.ones(shape, np.int64)

@@ -12,11 +12,11 @@ import onnx
 import pytest
 from tokenizers import Tokenizer
 
-from models.build import built
+from models.build import built, recipes
 from models.recipe.session import Session, empty_cache, generate_step
 from models.recipe.tiny import TINY_LLAMA, TINY_PROJECTOR, TINY_VIT, TINY_WHISPER
 
-TINY = ("tiny-llama", "tiny-vit", "tiny-vlm", "tiny-whisper")
+TINY = [name for name in recipes() if name.startswith("tiny-")]
 Build = Callable[[str], Path]
 
 
