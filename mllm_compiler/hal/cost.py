@@ -89,6 +89,7 @@ FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
     mllm.AlibiOp: _one,
     mllm.AttentionOp: _attention,
     mllm.CrossAttnOp: _attention,
+    mllm.TokenImportanceOp: _products,
     mllm.PatchEmbedOp: _filters,
     mllm.ConvOp: _filters,
     mllm.PoolOp: _window,

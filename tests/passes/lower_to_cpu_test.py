@@ -227,11 +227,10 @@ def test_a_cache_that_something_else_reads_is_refused_with_a_line() -> None:
 
 
 def test_an_op_without_a_kernel_is_refused_with_its_location() -> None:
-    g = Graph("main", "graph", WeightStore(), {"x": TensorType(f32, [1, 1, 2, 2])})
-    grid = TensorType(f32, [1, 1, 4, 4])
-    made = mllm.ResizeOp(mllm.ResizeMode.LINEAR, mllm.Coordinates.HALF_PIXEL, g["x"], grid)
+    g = Graph("main", "graph", WeightStore(), {"x": TensorType(f32, [1, 4, 8])})
+    made = mllm.TokenImportanceOp(g["x"], g["x"], heads=2)
     module = module_of(g.finish({"y": g.add(made)}))
-    with pytest.raises(CompileError, match=r"'mllm\.resize' has no home") as caught:
+    with pytest.raises(CompileError, match=r"'mllm\.token_importance' has no home") as caught:
         LowerToCpu().apply(Context(), module)
     assert caught.value.location == "/main/0"
 

@@ -15,15 +15,10 @@ from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, llama, module_of
 
 
-def resizing() -> ModuleOp:
-    g = Graph("eye", "encoder", WeightStore(), {"x": TensorType(f32, [1, 1, 2, 2])})
-    grown = mllm.ResizeOp(
-        mllm.ResizeMode.LINEAR,
-        mllm.Coordinates.HALF_PIXEL,
-        g["x"],
-        TensorType(f32, [1, 1, 4, 4]),
-    )
-    return module_of(g.finish({"y": g.add(mllm.UnaryOp(mllm.UnaryKind.RELU, g.add(grown)))}))
+def scoring() -> ModuleOp:
+    g = Graph("eye", "encoder", WeightStore(), {"x": TensorType(f32, [1, 4, 8])})
+    scores = mllm.TokenImportanceOp(g["x"], g["x"], heads=2)
+    return module_of(g.finish({"y": g.add(mllm.UnaryOp(mllm.UnaryKind.RELU, g.add(scores)))}))
 
 
 def test_every_op_that_computes_gets_a_place() -> None:
@@ -40,16 +35,16 @@ def test_every_op_that_computes_gets_a_place() -> None:
 
 def test_an_op_without_a_home_is_one_located_line_with_exit_status_3() -> None:
     with pytest.raises(CompileError) as caught:
-        Place().apply(Context(), resizing())
+        Place().apply(Context(), scoring())
     assert caught.value.exit_code == 3
     assert str(caught.value) == (
-        "/eye/0: error: 'mllm.resize' has no home on 'c': no kernel [MLC-R001] "
+        "/eye/0: error: 'mllm.token_importance' has no home on 'c': no kernel [MLC-R001] "
         "(compile with --target numpy, or change the op in the model)"
     )
 
 
 def test_a_fallback_takes_what_the_target_lacks() -> None:
-    module = resizing()
+    module = scoring()
     Place("c", "numpy").apply(Context(), module)
     places = [op.attributes.get("place") for op in block_of(graphs(module)[0]).ops]
     assert places[:2] == [
@@ -59,7 +54,7 @@ def test_a_fallback_takes_what_the_target_lacks() -> None:
 
 
 def test_explain_answers_without_refusing_or_changing() -> None:
-    module = resizing()
+    module = scoring()
     before = str(module)
     placement = explain(module, "c")
     assert str(module) == before
@@ -68,9 +63,9 @@ def test_explain_answers_without_refusing_or_changing() -> None:
         ("c", "f32_elementwise or i64_elementwise"),
     ]
     assert [row.location for row in placement.rows] == ["/eye/0", "/eye/1"]
-    assert placement.rows[1].type == "f32[1, 1, 4, 4]"
+    assert placement.rows[1].type == "f32[1, 4]"
     assert len(placement.homeless) == 1
-    assert placement.share("c") == 16 / (16 + 8 * 16)
+    assert placement.share("c") == 4 / (4 + 2 * 4 * 8)
 
 
 def test_a_language_model_runs_whole_on_c() -> None:
