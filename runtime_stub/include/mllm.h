@@ -80,6 +80,9 @@ typedef enum mllm_dtype {
 /* Bytes of an element; 0 for a number that is no dtype. */
 size_t mllm_dtype_bytes(uint32_t dtype);
 
+/* "float32" and so on, as NumPy calls them: a static string. */
+const char *mllm_dtype_name(uint32_t dtype);
+
 /* A dense row-major tensor in the caller's memory, aligned to its element.
  * As input: name (or NULL, then its place in the array counts), dtype, rank, dims and data are read.
  * As output: data with its capacity in bytes are read, or data = NULL asks for the tensor's default

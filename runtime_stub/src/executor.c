@@ -67,8 +67,8 @@ static mllm_status bind_input(const run *r, size_t i) {
   const mllm_tensor_record *tensor = &r->program->tensors[id];
   if (!same_dtype(given->dtype, tensor->dtype)) {
     return mllm_fail(r->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
-                     "input '%s' has dtype %u, not %u", name_of(r, id), tensor->dtype,
-                     given->dtype);
+                     "input '%s' is %s, not %s", name_of(r, id), mllm_dtype_name(tensor->dtype),
+                     mllm_dtype_name(given->dtype));
   }
   if (given->data == NULL || (uintptr_t)given->data % mllm_dtype_bytes(tensor->dtype) != 0) {
     return mllm_fail(r->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
@@ -231,6 +231,18 @@ static mllm_status view_operand(const run *r, uint32_t id, mllm_view *view) {
   return MLLM_OK;
 }
 
+/* What a stage writes over is no longer what an entry left there. */
+static void forget_overwritten(const run *r, uint32_t id) {
+  const mllm_tensor_record *tensors = r->program->tensors, *made = &tensors[id];
+  if (r->session->bound[id] != NULL) return;
+  const uint64_t end = made->offset + made->max_bytes;
+  for (uint32_t i = 0; i < r->session->n_slots; i++) {
+    mllm_slot *slot = &r->session->slots[i];
+    const mllm_tensor_record *kept = &tensors[slot->tensor];
+    if (kept->offset < end && made->offset < kept->offset + kept->max_bytes) slot->written = 0;
+  }
+}
+
 static mllm_status run_stage(const run *r, const mllm_stage_record *stage) {
   mllm_session *session = r->session;
   mllm_status status = MLLM_OK;
@@ -245,6 +257,8 @@ static mllm_status run_stage(const run *r, const mllm_stage_record *stage) {
     status = mllm_dims_value(&session->dims, (uint32_t)param, &session->params[i], r->error);
   }
   if (status != MLLM_OK) return status;
+  const uint32_t *made = r->program->arg_ids + stage->first_arg + stage->n_in;
+  for (uint32_t i = 0; i < stage->n_out; i++) forget_overwritten(r, made[i]);
   const mllm_call call = {
       .context = session->context,
       .in = session->views,

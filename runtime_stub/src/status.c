@@ -44,6 +44,25 @@ size_t mllm_dtype_bytes(uint32_t dtype) {
   }
 }
 
+const char *mllm_dtype_name(uint32_t dtype) {
+  switch (dtype) {
+    case MLLM_F32: return "float32";
+    case MLLM_F64: return "float64";
+    case MLLM_F16: return "float16";
+    case MLLM_BF16: return "bfloat16";
+    case MLLM_I64: return "int64";
+    case MLLM_I32: return "int32";
+    case MLLM_I16: return "int16";
+    case MLLM_I8: return "int8";
+    case MLLM_U64: return "uint64";
+    case MLLM_U32: return "uint32";
+    case MLLM_U16: return "uint16";
+    case MLLM_U8: return "uint8";
+    case MLLM_BOOL: return "bool";
+    default: return "no dtype";
+  }
+}
+
 mllm_status mllm_fail(mllm_error *error, mllm_status status, const char *code, const char *format,
                       ...) {
   if (error == NULL) return status;

@@ -10,7 +10,7 @@ import pytest
 from tests.runtime.cases import F32, normal
 from tests.runtime.cases_attention import Shape, attention_of, tokens_major
 from tests.runtime.library import Model, RunError, Session, ffi, library
-from tests.runtime.program_writer import ProgramWriter
+from tests.runtime.program_writer import ARENA, ProgramWriter
 
 LAYERS, HEADS, KV_HEADS, DIM, PAGE = 2, 4, 2, 8, 16
 
@@ -166,7 +166,7 @@ def test_dims_follow_the_input() -> None:
         ({"x": normal(6, 3)}, "main: input 'x': T = 6 exceeds the compiled bound 5"),
         ({"x": normal(2, 4)}, "input 'x': dimension 1 (3) is 3, not 4"),
         ({"x": normal(6)}, "input 'x' has rank 2, not 1"),
-        ({"x": normal(2, 3).astype(np.int64)}, "input 'x' has dtype 1, not 5"),
+        ({"x": normal(2, 3).astype(np.int64)}, "input 'x' is float32, not int64"),
         ({"z": normal(2, 3)}, "no input 'z'"),
         ({}, "input 'x' is missing"),
     ],
@@ -237,6 +237,31 @@ def test_entries_share_a_tensor_without_a_copy() -> None:
     np.testing.assert_allclose(session.run({"features": x}, entry="decode")[0], x * x, rtol=1e-6)
     (found,) = session.run_in_place({"x": x}, ["h"], entry="encode")
     np.testing.assert_array_equal(found, 2 * x)
+
+
+def overwriting(offset: int) -> ProgramWriter:
+    """encode and decode as in two_entries; spoil: z = w + w, whose sum stands at an offset."""
+    writer = two_entries()
+    writer.arena = 4096
+    w, z = writer.io("w", "f32", [2]), writer.io("z", "f32", [2])
+    inner = writer.tensor("inner", "f32", [2], ARENA, offset, 8)
+    writer.stage("f32_elementwise", [w, w], [inner], [[0, 1, 96 << 32]])
+    writer.stage("f32_elementwise", [inner, inner], [z], [[0, 1, 96 << 32]])
+    writer.entry("spoil", inputs=[w], outputs=[z])
+    return writer
+
+
+@pytest.mark.parametrize(("offset", "spoils"), [(0, True), (52, True), (60, False), (64, False)])
+def test_what_another_entry_has_overwritten_is_missing(offset: int, spoils: bool) -> None:
+    """The slot is the bytes 0 to 59: T is at most 5, three floats each."""
+    session, x = Session(Model(*overwriting(offset).finish())), normal(5, 3)
+    session.run_in_place({"x": x}, entry="encode")
+    session.run({"w": normal(2)}, ["z"], entry="spoil")
+    if spoils:
+        with pytest.raises(RunError, match="decode: input 'features' is missing"):
+            session.run({}, entry="decode")
+        session.run_in_place({"x": x}, entry="encode")
+    np.testing.assert_allclose(session.run({}, entry="decode")[0], 4 * x * x, rtol=1e-6)
 
 
 def test_describes_its_entries() -> None:
