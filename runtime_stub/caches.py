@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runtime_stub.failure import RuntimeFailure
-from runtime_stub.library import CData, check, ffi, library, new_error
+from runtime_stub.library import CData, check, failure, ffi, library, new_error
 from runtime_stub.tensors import Array
 
 KINDS = {"key": 0, "value": 1}
@@ -42,7 +41,7 @@ def write_past(session: CData, cache: int, names: CacheNames, past: Mapping[str,
     for name, array in past.items():
         place = names.place(name)
         if place is None or array.ndim != 4 or array.shape[0] != 1:
-            raise RuntimeFailure("MLC-X001", f"no input '{name}' of shape {list(array.shape)}")
+            raise failure("MLC-X001", f"no input '{name}' of shape {list(array.shape)}")
         data = np.ascontiguousarray(array, np.float32)
         tokens = data.shape[2]
         lengths = {tokens} if lengths == {0} else lengths | {tokens}
@@ -53,7 +52,7 @@ def write_past(session: CData, cache: int, names: CacheNames, past: Mapping[str,
             )
             check(status, error)
     if len(lengths) != 1:
-        raise RuntimeFailure("MLC-X001", f"past tensors of different lengths: {sorted(lengths)}")
+        raise failure("MLC-X001", f"past tensors of different lengths: {sorted(lengths)}")
     status = library().mllm_session_cache_set_length(session, cache, max(lengths), error)
     check(status, error)
 

@@ -9,8 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from runtime_stub.failure import RuntimeFailure
-from runtime_stub.library import CData, check, ffi, library, new_error
+from runtime_stub.library import CData, bytes_of, check, failure, ffi, library, new_error
 
 NO_TOKEN: Final = 0xFFFFFFFF
 FINISHES: Final[Sequence[str]] = ("", "stop", "length", "full")
@@ -133,7 +132,7 @@ def statistics(generator: CData) -> Statistics:
 
 def tokenize(generator: CData, text: str, special: bool) -> list[int]:
     """Ids of a text."""
-    raw, error, count = text.encode(), new_error(), ffi.new("size_t *")
+    raw, error, count = bytes_of(text), new_error(), ffi.new("size_t *")
     room = len(raw) + 16
     ids = ffi.new("uint32_t[]", room)
     status = library().mllm_tokenize(generator, raw, len(raw), special, ids, room, count, error)
@@ -167,20 +166,20 @@ def _prompt(request: Request) -> tuple[CData, list[object]]:
     kept: list[object] = []
     for name, text in (("text", request.prompt), ("system", request.system)):
         if text is not None:
-            raw = ffi.new("char[]", text.replace("\0", "\ufffd").encode())
+            raw = ffi.new("char[]", bytes_of(text.replace("\0", "\ufffd")))
             setattr(prompt, name, raw)
             kept.append(raw)
     if request.image is not None:
         pixels = np.ascontiguousarray(request.image)
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
-            raise RuntimeFailure("MLC-X023", "the image is not uint8 [height, width, 3]")
+            raise failure("MLC-X023", "the image is not uint8 [height, width, 3]")
         prompt.rgb = ffi.cast("const uint8_t *", pixels.ctypes.data)
         prompt.height, prompt.width = pixels.shape[:2]
         kept.append(pixels)
     if request.audio is not None:
         samples = np.ascontiguousarray(request.audio, np.float32)
         if samples.ndim != 1:
-            raise RuntimeFailure("MLC-X024", "the sound is not one channel of samples")
+            raise failure("MLC-X024", "the sound is not one channel of samples")
         prompt.samples = ffi.cast("const float *", samples.ctypes.data)
         prompt.n_samples, prompt.rate = samples.shape[0], request.rate
         kept.append(samples)

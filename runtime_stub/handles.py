@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -25,14 +26,14 @@ class Handles:
         self._open, self._is_open = ExitStack(), False
         self._generator: CData = None
         keys, count = ffi.new("mllm_key[]", MOST_KEYS), ffi.new("size_t *")
-        file = ffi.NULL if trust is None else ffi.from_buffer(str(trust).encode() + b"\0")
+        file = ffi.NULL if trust is None else ffi.from_buffer(os.fsencode(trust) + b"\0")
         check(lib.mllm_trust_read(file, keys, MOST_KEYS, count, error), error)
         options = ffi.new("mllm_bundle_options *")
         options.trusted, options.n_trusted = keys, min(count[0], MOST_KEYS)
         options.flags, options.threads = flags, threads
         with ExitStack() as stack:
             bundle = ffi.new("mllm_bundle **")
-            check(lib.mllm_bundle_open(str(path).encode(), options, bundle, error), error)
+            check(lib.mllm_bundle_open(os.fsencode(path), options, bundle, error), error)
             self._bundle: CData = bundle[0]
             stack.callback(lib.mllm_bundle_close, self._bundle)
             model = ffi.new("mllm_model **")
@@ -92,5 +93,5 @@ class Handles:
 
     def _alive(self, handle: CData) -> CData:
         if not self._is_open:
-            raise RuntimeFailure("MLC-X001", "the model is closed")
+            raise RuntimeFailure("MLC-X001", "the model is closed", remedy="open it again")
         return handle

@@ -23,6 +23,8 @@ VARIABLE: Final = "MLLM_LIBRARY"
 
 OK: Final = 0
 
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
 
 class Library(Protocol):
     """`libmllm`, its functions by their names in C."""
@@ -86,6 +88,11 @@ def text_of(pointer: CData) -> str:
     )
 
 
+def bytes_of(text: str) -> bytes:
+    """A text in UTF-8, for C; a surrogate, which is no character, becomes U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text).encode()
+
+
 def new_error() -> CData:
     """An empty `mllm_error`."""
     library()
@@ -100,14 +107,14 @@ def check(status: int, error: CData) -> None:
     """
     if status == OK:
         return
-    code = text_of(error.code)
     message = text_of(error.message) or text_of(library().mllm_status_name(status))
-    raise RuntimeFailure(
-        code or "MLC-X001",
-        message,
-        location=text_of(error.location),
-        remedy=text_of(library().mllm_remedy(error.code)),
-    )
+    raise failure(text_of(error.code) or "MLC-X001", message, location=text_of(error.location))
+
+
+def failure(code: str, message: str, *, location: str = "") -> RuntimeFailure:
+    """A failure with the remedy that the library has for its code."""
+    remedy = text_of(library().mllm_remedy(code.encode()))
+    return RuntimeFailure(code, message, location=location, remedy=remedy)
 
 
 @cache

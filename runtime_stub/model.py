@@ -14,11 +14,19 @@ import numpy.typing as npt
 
 from runtime_stub import generation
 from runtime_stub.caches import CacheNames, read_present, write_past
-from runtime_stub.failure import RuntimeFailure
 from runtime_stub.generation import Piece, Request, Statistics
 from runtime_stub.handles import ALLOW_UNSIGNED, ALREADY_VERIFIED, Handles
-from runtime_stub.library import CData, check, ffi, library, new_error, text_of
-from runtime_stub.tensors import NUMBERS, Array, describe, dtype_name, empty_like
+from runtime_stub.library import (
+    CData,
+    bytes_of,
+    check,
+    failure,
+    ffi,
+    library,
+    new_error,
+    text_of,
+)
+from runtime_stub.tensors import Array, check_input, describe, dtype_name, empty_like
 
 
 @dataclass(frozen=True)
@@ -118,15 +126,15 @@ class Model:
         Raises:
             RuntimeFailure: An input is missing, unknown or of another type or shape.
         """
-        index = library().mllm_model_find_entry(self._handles.model, entry.encode())
+        index = library().mllm_model_find_entry(self._handles.model, bytes_of(entry))
         if index < 0:
             known = ", ".join(self.entries)
-            raise RuntimeFailure("MLC-X001", f"no entry '{entry}'; there are {known}")
+            raise failure("MLC-X001", f"no entry '{entry}'; there are {known}")
         info, session = self._entry_info(index), self._handles.session
         own = {tensor.name for tensor in self.entries[entry].inputs}
         past = {name: array for name, array in inputs.items() if name not in own}
         if info.cache < 0 and past:
-            raise RuntimeFailure("MLC-X001", f"no input '{min(past)}'", location=entry)
+            raise failure("MLC-X001", f"no input '{min(past)}'", location=entry)
         if info.cache >= 0:
             write_past(session, info.cache, self._cache_names(entry), past)
         results = self._run(index, entry, {n: inputs[n] for n in inputs if n in own})
@@ -190,9 +198,7 @@ class Model:
         arrays = {name: np.asarray(array, order="C") for name, array in inputs.items()}
         given = ffi.new("mllm_tensor[]", max(len(arrays), 1))
         for place, (name, array) in enumerate(arrays.items()):
-            if array.dtype not in NUMBERS:
-                message = f"input '{name}' has dtype {array.dtype}"
-                raise RuntimeFailure("MLC-X001", message, location=entry)
+            check_input(name, array, entry)
             describe(given[place], names[name], array)
         outputs = self.entries[entry].outputs
         wanted = ffi.new("mllm_tensor[]", max(len(outputs), 1))

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from runtime_stub.library import CData, ffi
+from runtime_stub.library import CData, failure, ffi, library
 
 Array = npt.NDArray[np.generic]
 
@@ -37,6 +37,20 @@ def dtype_name(number: int) -> str:
     return DTYPES[number].name
 
 
+def check_input(name: str, array: Array, entry: str) -> None:
+    """Whether an `mllm_tensor` can describe an array.
+
+    Raises:
+        RuntimeFailure: `MLC-X001`, no tensor has its dtype or so many dims.
+    """
+    most = int(library().MLLM_MAX_RANK)
+    if array.dtype not in NUMBERS:
+        raise failure("MLC-X001", f"input '{name}' has dtype {array.dtype}", location=entry)
+    if array.ndim > most:
+        message = f"input '{name}' has rank {array.ndim}, at most {most} is possible"
+        raise failure("MLC-X001", message, location=entry)
+
+
 def describe(tensor: CData, name: CData, array: Array) -> None:
     """Points an `mllm_tensor` to an array, which has to be contiguous and outlive it."""
     tensor.name = name
@@ -49,6 +63,13 @@ def describe(tensor: CData, name: CData, array: Array) -> None:
 
 
 def empty_like(tensor: CData) -> Array:
-    """An array for an output whose dtype, rank and dims are known."""
+    """An array for an output whose dtype, rank and dims are known.
+
+    Raises:
+        RuntimeFailure: `MLC-X004`, there is no memory for it.
+    """
     shape = tuple(tensor.dims[axis] for axis in range(tensor.rank))
-    return np.empty(shape, DTYPES[tensor.dtype])
+    try:
+        return np.empty(shape, DTYPES[tensor.dtype])
+    except (MemoryError, ValueError) as fault:
+        raise failure("MLC-X004", f"no memory for an output of shape {list(shape)}") from fault

@@ -8,6 +8,7 @@ from pathlib import Path
 from mllm_compiler.importer import genai, optimum
 from mllm_compiler.importer.folder_text import unknown_layout
 from mllm_compiler.importer.model_toml import GraphSpec, ModelSpec, graph_name, read_model_toml
+from mllm_compiler.importer.names import utf8_name
 from mllm_compiler.importer.ports import language_model, read_ports, step_bounds
 
 READERS = {
@@ -54,7 +55,7 @@ def _of_one_file(path: Path) -> ModelSpec:
     ports = read_ports(path)
     graph = language_model(path.name, ports)
     return ModelSpec(
-        name=path.stem,
+        name=utf8_name(path.stem),
         graphs={graph_name(path.stem): graph or GraphSpec(file=path.name)},
         dims={} if graph is None else step_bounds([(graph, ports)]),
         folder=path.parent,

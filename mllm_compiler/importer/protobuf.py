@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.names import utf8_name
 
 LARGE: Final = 1024
 """Bytes from which a tensor is left in the file."""
@@ -87,7 +88,7 @@ def without_tensors(file: Path) -> bytes:
 def _strip(file: Path, data: mmap.mmap) -> bytes:
     head = data[:64]
     try:
-        parts = list(_message(data, 0, len(data), "Model", file.name, 0))
+        parts = list(_message(data, 0, len(data), "Model", utf8_name(file.name), 0))
     except _BrokenError as broken:
         if broken.needed > len(data) and head[0] == 0x08:
             raise CompileError(

@@ -19,6 +19,7 @@ from mllm_compiler.dialects.onnx import operators
 from mllm_compiler.dialects.onnx_attributes import tensor_attribute
 from mllm_compiler.dialects.onnx_types import StringType
 from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.names import utf8_name
 from mllm_compiler.importer.types import element_of
 from mllm_compiler.weights import WeightStore
 
@@ -128,7 +129,7 @@ class Tensors:
         return file, offset, wanted
 
     def _external_file(self, location: str, name: str) -> Path:
-        if location == self.file.name:
+        if location == utf8_name(self.file.name):
             return self.file
         if "\0" in location:
             raise self._malformed(name, "the path of its external data has a NUL")

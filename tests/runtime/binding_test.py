@@ -9,6 +9,8 @@ import pytest
 
 from mllm_compiler.reference.executor import run_function
 from runtime_stub import Model, RuntimeFailure, library_version
+from runtime_stub.library import ffi
+from runtime_stub.tensors import empty_like
 from tests.backends.small_models import llama_inputs
 from tests.runtime.text_models import language_module
 
@@ -62,7 +64,8 @@ def test_faults_are_told(language: Model) -> None:
     faults: list[tuple[str, dict[str, object], str]] = [
         ("nothing", {}, "no entry 'nothing'; there are"),
         ("prefill", {}, "'input_ids' is missing"),
-        ("prefill", {"input_ids": ids.astype(np.float32)}, "dtype"),
+        ("prefill", {"input_ids": ids.astype(np.float32)}, "is int64, not float32"),
+        ("prefill", {"input_ids": np.zeros((1,) * 9, np.int64)}, "rank 9, at most 8"),
         ("prefill", {"input_ids": ids[0]}, "rank"),
         ("prefill", {"input_ids": ids, "else": ids}, "no input 'else'"),
         ("prefill", {"input_ids": np.zeros((1, 99), np.int64)}, "sequence_length"),
@@ -72,6 +75,7 @@ def test_faults_are_told(language: Model) -> None:
         with pytest.raises(RuntimeFailure, match=words) as caught:
             language.run(entry, given)  # type: ignore[arg-type]
         assert caught.value.code.startswith("MLC-X")
+        assert caught.value.remedy
 
 
 def test_a_closed_model_stays_closed(language_bundle: Path, trust: Path) -> None:
@@ -82,6 +86,19 @@ def test_a_closed_model_stays_closed(language_bundle: Path, trust: Path) -> None
         model.run("prefill", {})
     with pytest.raises(RuntimeFailure, match="closed"):
         model.tokenize("a")
+
+
+@pytest.mark.parametrize("extent", [1 << 46, 1 << 62])
+def test_an_output_for_which_there_is_no_memory_is_told(extent: int) -> None:
+    fields = {"dtype": 1, "rank": 2, "dims": [extent, 1] + [0] * 6}
+    with pytest.raises(RuntimeFailure, match="no memory for an output of shape") as caught:
+        empty_like(ffi.new("mllm_tensor *", fields))
+    assert caught.value.code == "MLC-X004"
+    assert caught.value.remedy
+
+
+def test_a_surrogate_is_read_as_no_character(language: Model) -> None:
+    assert language.tokenize("a\udcff\ud800") == language.tokenize("a\ufffd\ufffd")
 
 
 def test_a_failure_is_one_line(tmp_path: Path) -> None:
