@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import platform
 import re
@@ -37,11 +38,13 @@ def guarded(command: str, action: Callable[[], int | None], arguments: Sequence[
         arguments: What the user typed; of these only the names of options reach a report.
     """
     signal.signal(signal.SIGTERM, _terminate)
+    _prepare_streams()
     try:
-        return action() or 0
+        status = action() or 0
+        sys.stdout.flush()
+        return status
     except CompileError as error:
-        say(str(error))
-        return error.exit_code
+        return _told(error)
     except click.exceptions.NoArgsIsHelpError as error:
         say(error.format_message())
         return 2
@@ -56,8 +59,26 @@ def guarded(command: str, action: Callable[[], int | None], arguments: Sequence[
     except BrokenPipeError:
         _drop_stdout()
         return CLOSED_PIPE
+    except MemoryError:
+        remedy = "free memory, or use a smaller model"
+        return _told(CompileError("MLC-X004", "out of memory", location=command, remedy=remedy))
     except Exception as fault:
-        return _own_fault(command, fault, arguments)
+        error = stdout_error(fault)
+        if error is None:
+            return _own_fault(command, fault, arguments)
+        _drop_stdout()
+        return _told(error)
+
+
+def stdout_error(fault: Exception) -> CompileError | None:
+    """The error of a stdout that cannot be written; None for any other fault.
+
+    A fault of a file carries the file's name, one of a stream carries none.
+    """
+    if not isinstance(fault, OSError) or fault.filename is not None:
+        return None
+    remedy = "check the free space where stdout goes"
+    return CompileError("MLC-U005", str(fault.strerror), location="stdout", remedy=remedy)
 
 
 def say(line: str) -> None:
@@ -149,13 +170,26 @@ def _own_fault(command: str, fault: Exception, arguments: Sequence[str]) -> int:
     return 70
 
 
+def _told(error: CompileError) -> int:
+    say(str(error))
+    return error.exit_code
+
+
+def _prepare_streams() -> None:
+    """Closed streams swallow what is written; a name that is no UTF-8 is written with escapes."""
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def _terminate(number: int, frame: FrameType | None) -> None:
     """Leaves through `finally` blocks, so that nothing half-written stays behind."""
     raise SystemExit(TERMINATED)
 
 
 def _drop_stdout() -> None:
-    """Keeps the interpreter from failing once more when it flushes a closed pipe."""
+    """Keeps the interpreter from failing once more when it flushes what cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +17,8 @@ from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from mllm_compiler.bundle.files import file_error
+from mllm_compiler import __version__
+from mllm_compiler.bundle.files import file_error, reading
 from mllm_compiler.cli.faults import guarded, say
 from mllm_compiler.dialects import DIALECTS, CompilerContext, dialect_factory
 from mllm_compiler.dialects.verify import verify
@@ -29,6 +31,8 @@ NAME = "mllm-opt"
 
 class MllmOpt(xDSLOptMain):
     """The driver: our dialects, passes and pipelines, and dumps that go to stderr or files."""
+
+    version_format = f"{NAME}, version {__version__} (xDSL {{xdsl_version}})"
 
     def register_all_dialects(self) -> None:
         """Registers the dialects of xDSL and ours, each imported on first use."""
@@ -67,7 +71,8 @@ class MllmOpt(xDSLOptMain):
     def get_input_stream(self) -> tuple[IO[bytes], str]:
         """Opens the input; whatever it is called, it holds a module."""
         if self.args.input_file in (None, "-"):
-            return sys.stdin.buffer, "mlir"
+            with reading(Path("stdin")):
+                return io.BytesIO(sys.stdin.buffer.read()), "mlir"
         return Path(self.args.input_file).open("rb"), "mlir"
 
     def setup_pipeline(self) -> None:
@@ -130,14 +135,14 @@ def _run(arguments: Sequence[str]) -> int:
         ) from None
     except DiagnosticException as fault:
         raise CompileError("MLC-U009", str(fault).strip().splitlines()[-1], location=NAME) from None
-    except BrokenPipeError:
-        raise
     except UnicodeDecodeError as fault:
         text = f"byte {fault.start} is not UTF-8 text"
         where, remedy = f"{NAME} input", "give a .mlir file"
         raise CompileError("MLC-U008", text, location=where, remedy=remedy) from None
     except OSError as fault:
-        raise file_error(fault, Path(str(fault.filename or "stdin"))) from None
+        if fault.filename is None:
+            raise  # of stdout
+        raise file_error(fault, Path(str(fault.filename))) from None
     return 0
 
 

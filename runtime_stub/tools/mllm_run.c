@@ -12,7 +12,8 @@ enum { MAX_KEYS = 256 };
 static const char usage[] =
     "usage: mllm-run BUNDLE [--prompt TEXT] [--system TEXT] [--image FILE.ppm|FILE.npy]\n"
     "                [--audio FILE.wav] [--max-new-tokens N] [--temperature T] [--top-p P]\n"
-    "                [--seed S] [--threads N] [--trust FILE] [--allow-unsigned] [--json]\n";
+    "                [--seed S] [--threads N] [--trust FILE] [--allow-unsigned] [--json]\n"
+    "       mllm-run --help | --version\n";
 
 typedef struct arguments {
   const char *bundle;
@@ -222,6 +223,7 @@ static void report(const run *r) {
     return;
   }
   (void)putchar('\n');
+  (void)fflush(stdout); /* where both go to one place, the figures stand below the text */
   (void)fprintf(stderr, "%u prompt tokens (%.1f/s), %u new tokens (%.1f/s), peak memory %.1f MB\n",
                 s.prompt_tokens, prompt, s.new_tokens, decode, (double)s.peak_bytes / 1e6);
 }
@@ -248,6 +250,10 @@ int main(int argc, char **argv) {
   arguments a = {0};
   if (argc == 2 && strcmp(argv[1], "--help") == 0) {
     (void)fputs(usage, stdout);
+    return EXIT_DONE;
+  }
+  if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+    (void)printf("mllm-run, version %s\n", mllm_version());
     return EXIT_DONE;
   }
   run r = {0};

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 import pytest
 
+from mllm_compiler import __version__
 from mllm_compiler.cli.faults import guarded
 from mllm_compiler.cli.main import COMMANDS, command_group
 from mllm_compiler.errors import CompileError
@@ -98,6 +102,59 @@ def test_a_closed_pipe_is_quiet() -> None:
     )
     os.close(writer)
     assert "Traceback" not in done.stderr
+
+
+FULL = ["--help"], ["--version"], ["doctor"], ["bundle", "inspect", "--help"]
+
+
+def program(module: str, words: Sequence[str], **streams: object) -> subprocess.CompletedProcess:
+    code = f"import sys; sys.argv[1:] = {list(words)!r}; "
+    code += f"from mllm_compiler.cli.{module} import main; main()"
+    return subprocess.run([sys.executable, "-c", code], check=False, text=True, **streams)
+
+
+@pytest.mark.parametrize("words", FULL, ids=" ".join)
+def test_a_full_disk_behind_stdout_is_one_line(words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = program("main", words, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr.startswith("stdout: error: No space left on device [MLC-U005] (")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_full_disk_behind_stdout_of_a_long_module(tmp_path: Path) -> None:
+    """Above the buffer's size the write itself fails, and nothing is left for the last flush."""
+    ops = (f"  %v{n} = arith.constant {n} : i64\n" for n in range(1000))
+    (tmp_path / "long.mlir").write_text("builtin.module {\n" + "".join(ops) + "}\n")
+    with open("/dev/full", "w") as full:
+        words = [str(tmp_path / "long.mlir")]
+        done = program("opt", words, stdout=full, stderr=subprocess.PIPE)
+    assert done.stderr.startswith("stdout: error: No space left on device [MLC-U005] (")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+
+
+def test_closed_streams_swallow_what_is_written() -> None:
+    for closed in ("1>&-", "2>&-", "1>&- 2>&-"):
+        command = f'exec "$0" -m mllm_compiler.cli doctor {closed}'
+        done = subprocess.run(
+            ["sh", "-c", command, sys.executable], capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_no_memory_is_one_line(capsys: Captured) -> None:
+    assert guarded("mllmc compile", lambda: fail_with(MemoryError()), []) == 1
+    assert capsys.readouterr().err.startswith("mllmc compile: error: out of memory [MLC-X004] (")
+
+
+def test_a_fault_of_a_file_is_not_one_of_stdout(capsys: Captured) -> None:
+    fault = OSError(errno.EIO, "Input/output error", "secret")
+    assert guarded("mllmc", lambda: fail_with(fault), []) == 70
+
+
+def test_mllm_opt_says_its_own_version() -> None:
+    done = program("opt", ["--version"], capture_output=True)
+    assert done.stdout == f"mllm-opt, version {__version__} (xDSL {version('xdsl')})\n"
 
 
 def test_the_group_is_called_mllmc() -> None:

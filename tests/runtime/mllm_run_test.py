@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from runtime_stub import Model, library_path
+from runtime_stub import Model, library_path, library_version
 from tests.bundle.small_bundle import write_small
 
 PROMPT = "the meeting is on"
@@ -41,6 +41,14 @@ def test_streams_the_same_answer(language_bundle: Path, trust: Path, language: M
     assert done.stdout == answer(language, **OPTIONS) + b"\n"
     assert b"tokens (" in done.stderr
     assert b"peak memory" in done.stderr
+
+
+def test_figures_stand_below_the_text(language_bundle: Path, trust: Path) -> None:
+    command = [library_path().with_name("mllm-run"), language_bundle, "--trust", trust]
+    command += ["--prompt", PROMPT, *SAMPLED]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert b"prompt tokens (" in done.stdout.splitlines()[-1]
+    assert done.stdout.splitlines()[-1][:1].isdigit()
 
 
 @pytest.mark.parametrize("suffix", ["ppm", "npy"])
@@ -129,6 +137,14 @@ def test_wrong_usage_is_two(arguments: Sequence[str]) -> None:
     done = mllm_run(*arguments)
     assert done.returncode == 2
     assert "[MLC-U001] (mllm-run --help)" in line(done)
+
+
+def test_version() -> None:
+    done = mllm_run("--version")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"mllm-run, version {library_version()}\n".encode(),
+    )
 
 
 def test_help() -> None:
