@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import secrets
 from collections.abc import Generator
@@ -21,7 +23,7 @@ def atomic_output(path: Path) -> Generator[BinaryIO]:
     Raises:
         CompileError: `MLC-U005`, the operating system refuses.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    partial = _partial(path)
     try:
         with partial.open("x+b") as out:
             yield out
@@ -34,6 +36,36 @@ def atomic_output(path: Path) -> Generator[BinaryIO]:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def check_output(path: Path) -> None:
+    """Whether `atomic_output` can make a file at `path`; asked before long work is done for it.
+
+    Raises:
+        CompileError: `MLC-U005`, the operating system refuses.
+    """
+    with reading(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        partial = _partial(path)
+        partial.touch(exist_ok=False)
+        partial.unlink()
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None]:
+    """Keeps other processes, and other threads, that lock the same folder waiting.
+
+    Raises:
+        CompileError: `MLC-U005`, the folder cannot be opened.
+    """
+    with reading(folder):
+        handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextmanager
@@ -57,6 +89,10 @@ def file_error(fault: OSError, path: Path) -> CompileError:
         location=str(path),
         remedy="check the path, the permissions and the free space",
     )
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from mllm_compiler.bundle.files import atomic_output, file_error, reading
+from mllm_compiler.bundle.files import atomic_output, file_error, locked, reading
 from mllm_compiler.bundle.signature import KEY_BYTES, load_key, public_bytes, to_pem
 from mllm_compiler.errors import CompileError
 
@@ -63,14 +63,15 @@ def read_trust(path: Path | None = None) -> frozenset[str]:
 def add_trust(public: bytes, comment: str = "") -> Path:
     """Adds a public key to the user's trust file; the answer is that file."""
     path, word = trust_file(), public.hex()
-    if word in read_trust():
-        return path
-    old = path.read_bytes() if path.exists() else b""
-    gap = b"\n" if old and not old.endswith(b"\n") else b""
-    note = f"  # {comment}" if comment else ""
     _make_folder(path.parent)
-    with atomic_output(path) as out:
-        out.write(old + gap + f"{word}{note}\n".encode())
+    with locked(path.parent):
+        if word in read_trust():
+            return path
+        old = path.read_bytes() if path.exists() else b""
+        gap = b"\n" if old and not old.endswith(b"\n") else b""
+        note = f"  # {comment}" if comment else ""
+        with atomic_output(path) as out:
+            out.write(old + gap + f"{word}{note}\n".encode())
     return path
 
 

@@ -53,6 +53,13 @@ def test_first_uses_at_the_same_time_agree_on_one_key() -> None:
     assert {entry.name for entry in key_file().parent.iterdir()} == {"key.pem", "trust"}
 
 
+def test_keys_that_are_trusted_at_the_same_time_are_all_kept() -> None:
+    keys = [bytes([number]) * 32 for number in range(32)]
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(add_trust, keys))
+    assert read_trust() == {key.hex() for key in keys}
+
+
 def test_trust_keeps_lines_comments_and_order(empty_home: Path) -> None:
     trust_file().parent.mkdir(parents=True)
     trust_file().write_text(f"# colleagues\n{'AB' * 32}  # anna")
