@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.assembly import assemble
 from mllm_compiler.backends.c.emit_c import emit_c
-from mllm_compiler.bundle.files import atomic_output
+from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.writer import write_bundle
 from mllm_compiler.dialects import make_context
@@ -106,6 +106,8 @@ def compile_model(
     start = time.perf_counter()
     check_target(request.target, "--target")
     names = _names(request)
+    if request.output is not None and request.stop_after is None:
+        check_output(request.output)
     step("importing")
     imported = import_model(request.model, simplify=request.simplify)
     validator = Validator(imported.store, TOLERANCES)

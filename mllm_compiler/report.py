@@ -1,4 +1,4 @@
-"""`--report FILE`: what the compiler did, as JSON or, where the name ends in `.html`, a page."""
+"""`--report FILE`: what the compiler did, as JSON or a page, as the name's suffix says."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import cast
 
 from jinja2 import Environment
 
-from mllm_compiler.bundle.files import atomic_output
+from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.typed_json import Json, encode
 from mllm_compiler.compiler import Compiled
+from mllm_compiler.errors import CompileError
 
 PAGE = """<!doctype html>
 <meta charset="utf-8">
@@ -62,12 +63,29 @@ def report(compiled: Compiled) -> dict[str, Json]:
     }
 
 
+def check_report(path: Path, where: str) -> None:
+    """Whether a report can be written there; asked before the compilation.
+
+    Raises:
+        CompileError: `MLC-U001`, the name says no form; `MLC-U005`, the place cannot be written.
+    """
+    if path.suffix not in FORMS:
+        known, told = " or ".join(sorted(FORMS)), path.suffix or "no suffix"
+        message = f"a report's name ends in {known}, not {told}"
+        remedy = "name it FILE.json or FILE.html"
+        raise CompileError("MLC-U001", message, location=f"{where} --report", remedy=remedy)
+    check_output(path)
+
+
 def write_report(path: Path, facts: Mapping[str, Json]) -> None:
     """Writes the report; the name says in which form."""
-    is_page = path.suffix in (".html", ".htm")
-    text = page(facts) if is_page else json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+    text = FORMS[path.suffix](facts)
     with atomic_output(path) as out:
-        out.write(text.encode())
+        out.write(text.encode(errors="backslashreplace"))
+
+
+def _json(facts: Mapping[str, Json]) -> str:
+    return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
 
 
 def page(facts: Mapping[str, Json]) -> str:
@@ -88,6 +106,10 @@ def percent(value: Json) -> str:
     """A share as text; less than all of it never reads as 100 %."""
     share = float(cast(float, value))
     return "100 %" if share == 1.0 else f"{min(99.99, 100 * share):.2f} %"
+
+
+FORMS = {".json": _json, ".html": page, ".htm": page}
+"""How a report is written, by the suffix of its name."""
 
 
 def _row(entry: Mapping[str, Json]) -> dict[str, Json]:

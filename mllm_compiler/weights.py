@@ -17,6 +17,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from mllm_compiler.errors import CompileError
+
 PIECE = 1 << 20
 """Bytes that are hashed or streamed at a time."""
 
@@ -80,17 +82,24 @@ class WeightStore:
         return digest
 
     def add(self, array: NDArray[np.generic]) -> str:
-        """Appends an array that a pass made to the sidecar; the answer is its digest."""
+        """Appends an array that a pass made to the sidecar; the answer is its digest.
+
+        Raises:
+            CompileError: `MLC-U005`, the sidecar cannot be written.
+        """
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         digest = digest_of(raw)
         if digest in self._extents:
             return digest
-        sidecar = self._sidecar()
-        offset = -(-sidecar.stat().st_size // 64) * 64 if sidecar.exists() else 0
-        with sidecar.open("r+b" if sidecar.exists() else "wb") as out:
-            out.seek(offset)
-            out.write(raw)
-        self._extents[digest] = Extent(sidecar, offset, len(raw))
+        try:
+            self._extents[digest] = self._append(raw)
+        except OSError as error:
+            raise CompileError(
+                "MLC-U005",
+                f"the weights that passes make cannot be kept: {error.strerror}",
+                location=str(self.folder or tempfile.gettempdir()),
+                remedy="free space there, or name another folder in TMPDIR",
+            ) from error
         return digest
 
     def raw(self, digest: str) -> memoryview:
@@ -113,6 +122,14 @@ class WeightStore:
         """Drops the mappings' resident pages; arrays that live on keep their own."""
         for mapped in self._maps.values():
             mapped.madvise(mmap.MADV_DONTNEED)
+
+    def _append(self, raw: memoryview) -> Extent:
+        sidecar = self._sidecar()
+        offset = -(-sidecar.stat().st_size // 64) * 64 if sidecar.exists() else 0
+        with sidecar.open("r+b" if sidecar.exists() else "wb") as out:
+            out.seek(offset)
+            out.write(raw)
+        return Extent(sidecar, offset, len(raw))
 
     def _sidecar(self) -> Path:
         if self.folder is None:

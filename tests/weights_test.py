@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
+from mllm_compiler.errors import CompileError
 from mllm_compiler.weights import WeightStore
 
 
@@ -52,3 +53,11 @@ def test_a_file_that_ends_early_is_refused(tmp_path):
 def test_an_unknown_digest_is_a_key_error(tmp_path):
     with pytest.raises(KeyError):
         WeightStore(tmp_path).raw("sha256:0")
+
+
+def test_a_sidecar_that_cannot_be_written_is_a_located_line(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(CompileError) as caught:
+        WeightStore(tmp_path / "file").add(np.zeros(3, np.float32))
+    assert str(caught.value).startswith(f"{tmp_path}/file: error: the weights that passes make")
+    assert caught.value.code == "MLC-U005"

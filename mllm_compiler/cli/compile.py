@@ -53,8 +53,8 @@ def compile_command(
     from mllm_compiler.errors import CompileError
     from mllm_compiler.pipelines import check_target
     from mllm_compiler.recipes import find_model
+    from mllm_compiler.report import check_report, write_report
     from mllm_compiler.report import report as facts_of
-    from mllm_compiler.report import write_report
 
     where = "mllmc compile"
     check_target(target, where)
@@ -64,6 +64,8 @@ def compile_command(
     if emit is not None and (target != "c" or stop_after is not None):
         text = "--emit c needs --target c and no --stop-after"
         raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
+    if report is not None:
+        check_report(report, where)
     with progress("finding the model") as shown:
         path = find_model(model, shown.say)
         request = Request(

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -17,8 +18,10 @@ from mllm_compiler.bundle.writer import Content
 from mllm_compiler.cli import opt
 from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Compiled, Request, compile_model
+from mllm_compiler.errors import CompileError
 from mllm_compiler.pipelines import PIPELINES, TARGETS, pass_names
 from tests.cli.recipes import TINY, tiny
+from tests.importer.onnx_models import weighted
 
 Captured = pytest.CaptureFixture[str]
 
@@ -130,6 +133,13 @@ def test_emit_c_writes_sources_beside_the_bundle(tmp_path: Path) -> None:
         (["tiny-llama", "--key", "absent.pem"], 1, "absent.pem: error: No such file or directory"),
         (["absent.onnx"], 2, "absent.onnx: error: no such file or directory [MLC-U003]"),
         (["tiny-llama", "-o", "no/such/folder"], 1, "no/such/folder: error: No such file"),
+        (["tiny-llama", "-o", "config"], 1, "config: error: Is a directory [MLC-U005]"),
+        (
+            ["tiny-llama", "--report", "x.txt"],
+            2,
+            ".htm or .html or .json, not .txt [MLC-U001]",
+        ),
+        (["tiny-llama", "--report", "no/x.json"], 1, "no/x.json: error: No such file"),
         ([], 2, "[MLC-U001]"),
     ],
 )
@@ -141,6 +151,24 @@ def test_what_is_wrong_is_one_located_line(
     assert run(["compile", *words]) == status
     assert text in only_line(capsys)
     assert sorted(tmp_path.rglob("*.mllm_bundle")) == before
+
+
+def test_the_place_of_the_bundle_is_checked_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"")
+    with pytest.raises(CompileError, match="No such file") as caught:
+        compile_model(Request(model=tmp_path / "broken.onnx", output=tmp_path / "no" / "bundle"))
+    assert caught.value.code == "MLC-U005"
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "broken.onnx"]
+
+
+def test_a_model_whose_name_is_no_utf8_compiles(tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.onnx")
+    path.write_bytes(weighted().SerializeToString())
+    words = ["compile", path.name, "--report", "r.json", "--dump-dir", "dumps", "--emit", "c"]
+    assert run(words) == 0, capsys.readouterr().err
+    bundle = open_bundle(path.with_suffix(".mllm_bundle"), LOOK)
+    assert bundle.manifest.name == "caf\ufffd"
+    assert json.loads((tmp_path / "r.json").read_text())["name"] == "caf\ufffd"
 
 
 def test_a_full_disk_leaves_the_old_bundle_and_nothing_else(
