@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import zipfile
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,8 +56,19 @@ def session_of(bundle: Bundle, access: Access) -> Generator[Session]:
     """The session of the target that the bundle was compiled for; it checks every byte.
 
     Raises:
-        CompileError: The runtime refuses the bundle, or is not installed.
+        CompileError: The runtime refuses the bundle or what it is asked, or is not installed; a
+            fault that lies in no file is located at the bundle.
     """
+    try:
+        with _opened(bundle, access) as session:
+            yield session
+    except CompileError as error:
+        error.location = error.location or str(bundle.path)
+        raise
+
+
+@contextmanager
+def _opened(bundle: Bundle, access: Access) -> Generator[Session]:
     if "c" not in bundle.manifest.targets:
         from mllm_compiler.cli.answer_numpy import NumpySide
         from mllm_compiler.generation.model import open_model
@@ -81,7 +91,9 @@ def read_tensors(path: Path) -> dict[str, Array]:
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 return {name: arrays[name] for name in cast("Mapping[str, Array]", arrays)}
-        except (ValueError, zipfile.BadZipFile, EOFError, TypeError) as fault:
+        except (OSError, MemoryError):
+            raise
+        except Exception as fault:  # the reader of a damaged file raises whatever it met
             raise CompileError(
                 "MLC-U010",
                 "not an .npz file of plain arrays",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,8 @@ def run_command(
             _finish(facts, as_json, False)
             return
         ask = Ask(
-            prompt=prompt,
-            system=system,
+            prompt=_text(prompt),
+            system=_text(system),
             image=image,
             audio=audio,
             max_new_tokens=max_new_tokens or 0,
@@ -111,6 +112,11 @@ def _check(tensors: bool, inputs: Path | None, outputs: Path | None, words: list
     if tensors and (inputs is None or outputs is None):
         text = "tensors need both --inputs and --outputs"
         raise CompileError("MLC-U007", text, location=WHERE, remedy="give both files")
+
+
+def _text(words: str | None) -> str | None:
+    """Words of the command line; bytes that are no UTF-8 become U+FFFD."""
+    return None if words is None else os.fsencode(words).decode("utf-8", "replace")
 
 
 def _stream(text: str) -> None:

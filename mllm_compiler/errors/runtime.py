@@ -101,7 +101,8 @@ CODES: dict[str, ErrorCode] = {
     "MLC-X024": ErrorCode(
         title="The sound cannot be read",
         exit=1,
-        cause="The file is no 16-bit PCM WAV file, or has another rate than the model takes.",
+        cause="The file is no 16-bit PCM WAV file of one or two channels, or has another rate than "
+        "the model takes.",
         example="talk.wav: error: 44100 Hz, the model takes 16000 Hz [MLC-X024] (give a 16-bit PCM "
         "WAV file of the model's rate)",
         remedy="Convert it, for example `ffmpeg -i talk.mp3 -ar 16000 -ac 1 talk.wav`.",
@@ -111,7 +112,7 @@ CODES: dict[str, ErrorCode] = {
         exit=1,
         cause="Text, a picture or sound was given to a model that has no use for it, or the model "
         "lacks what it needs to answer.",
-        example="error: the model takes no picture [MLC-X025] (leave --image out)",
+        example="vlm.mllm_bundle: error: the model takes no picture [MLC-X025] (leave --image out)",
         remedy="`mllmc bundle inspect BUNDLE` shows what the model takes; graphs without text run "
         "with `--inputs` and `--outputs`.",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import wave
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +43,14 @@ def open_picture(path: Path) -> Image.Image:
     Raises:
         CompileError: `MLC-X023`, the file is no picture; `MLC-U005`, it cannot be read.
     """
-    with reading(path), path.open("rb") as source:
-        try:
-            return Image.open(source).convert("RGB")
-        except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as fault:
-            raise _unreadable("MLC-X023", path, "not a picture that can be read") from fault
+    with reading(path):
+        source = BytesIO(path.read_bytes())
+    try:
+        return Image.open(source).convert("RGB")
+    except UnidentifiedImageError as fault:
+        raise _unreadable("MLC-X023", path, "not a picture that can be read") from fault
+    except Exception as fault:  # the decoder of a damaged picture raises whatever it met
+        raise _unreadable("MLC-X023", path, f"the picture is damaged: {fault}") from fault
 
 
 def log_mel_of(path: Path, settings: AudioSettings) -> Array:
@@ -68,7 +72,8 @@ def read_wave(path: Path) -> tuple[Array, int]:
     """The samples of a WAV file, mono, -1 to 1, and their rate.
 
     Raises:
-        CompileError: `MLC-X024`, no 16-bit WAV file; `MLC-U005`, it cannot be read.
+        CompileError: `MLC-X024`, no 16-bit WAV file of one or two channels; `MLC-U005`, it cannot
+            be read.
     """
     with reading(path):
         try:
@@ -79,7 +84,10 @@ def read_wave(path: Path) -> tuple[Array, int]:
             raise _unreadable("MLC-X024", path, "not a WAV file") from fault
     if width != 2:
         raise _unreadable("MLC-X024", path, f"{8 * width} bits a sample where 16 are read")
-    frames = np.frombuffer(raw, "<i2").reshape(-1, channels)
+    if channels > 2:
+        raise _unreadable("MLC-X024", path, f"{channels} channels where one or two are read")
+    whole = len(raw) // (2 * channels) * channels
+    frames = np.frombuffer(raw, "<i2", whole).reshape(-1, channels)
     return (frames.mean(axis=1) / 32768.0).astype(np.float32), rate
 
 
@@ -119,6 +127,6 @@ def _hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
 def _unreadable(code: str, path: Path, message: str) -> CompileError:
     remedy = {
         "MLC-X023": "give a PNG, JPEG or PPM picture",
-        "MLC-X024": "give a 16-bit PCM WAV file of the model's rate",
+        "MLC-X024": "give a 16-bit PCM WAV file, one or two channels, of the model's rate",
     }[code]
     return CompileError(code, message, location=str(path), remedy=remedy)

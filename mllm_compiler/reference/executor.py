@@ -194,7 +194,8 @@ def _check_argument(name: str, kind: Tensor, array: Array) -> None:
 
 
 def _mismatch(name: str, message: str) -> CompileError:
-    return CompileError("MLC-D001", message, location=f"input '{name}'")
+    remedy = "see the entries and their inputs with mllmc bundle inspect"
+    return CompileError("MLC-D001", message, location=f"input '{name}'", remedy=remedy)
 
 
 def run_function(
@@ -224,7 +225,12 @@ def run_function(
     names = argument_names(function)
     missing = [n for n in names if n not in inputs]
     if missing:
-        raise CompileError("MLC-D001", f"graph '{name}' also needs: {', '.join(missing)}")
+        raise CompileError(
+            "MLC-D001",
+            "these inputs are missing: " + ", ".join(missing),
+            location=f"graph '{name}'",
+            remedy="give every input that mllmc bundle inspect lists",
+        )
     arrays = [inputs[n] for n in names]
     frame = Frame(bind_symbols(function, arrays), store, listener)
     results = frame.run_block(function.body.block, arrays)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import struct
 import wave
 from pathlib import Path
@@ -180,6 +183,72 @@ def test_what_is_wrong_is_one_line(
     assert len(lines) == 1
     assert text in lines[0]
     assert not (home / "o").exists()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_words_that_are_no_utf8_are_read_with_replacements(target: str, capsys: Captured) -> None:
+    words = [f"tiny-llama-{target}", "--max-new-tokens", "6", "--system"]
+    raw = answer(capsys, *words, "b\udce9", "--prompt", "caf\udce9 \udcf0\udc9f x")
+    plain = answer(capsys, *words, "b\ufffd", "--prompt", "caf\ufffd \ufffd x")
+    assert raw["tokens"] == plain["tokens"]
+    assert raw["prompt_tokens"] == plain["prompt_tokens"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_path_that_is_no_utf8_is_a_path(target: str, home: Path, capsys: Captured) -> None:
+    name = os.fsdecode(b"caf\xe9.mllm_bundle")
+    shutil.copy(home / f"tiny-llama-{target}", home / name)
+    trust = home / os.fsdecode(b"tr\xfcst")
+    shutil.copy(home / "config" / "mllm-compiler" / "trust", trust)
+    words = ["--trust", str(trust), "--prompt", "Hi", "--max-new-tokens", "2"]
+    assert answer(capsys, name, *words)["bundle"] == name
+    (home / name).write_bytes(b"no bundle")
+    assert run(["run", name, *words]) == 1
+    assert "error: not a bundle [MLC-B001]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_tensor_of_nine_dims_is_refused(target: str, home: Path, capsys: Captured) -> None:
+    np.savez(home / "nine.npz", pixel_values=np.zeros((1,) * 9, np.float32))
+    words = ["--inputs", "nine.npz", "--outputs", "o", "--entry", "vision"]
+    assert run(["run", f"tiny-vlm-{target}", *words]) == 1
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert "rank 9" in line
+    assert "] (" in line
+
+
+@pytest.mark.parametrize("cut", [60, 400])
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_picture_that_is_cut_short_is_damaged(
+    target: str, cut: int, home: Path, capsys: Captured
+) -> None:
+    whole = Path(picture(home / "p.png")).read_bytes()
+    (home / "cut.png").write_bytes(whole[:cut])
+    assert run(["run", f"tiny-vlm-{target}", "--image", "cut.png"]) == 1
+    assert re.fullmatch(r"cut.png: error: .*\[MLC-X023\] \(.*\)\n", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_a_model_does_not_take_is_located_at_the_bundle(
+    target: str, home: Path, capsys: Captured
+) -> None:
+    picture(home / "p.png")
+    assert run(["run", f"tiny-llama-{target}", "--prompt", "x", "--image", "p.png"]) == 1
+    assert capsys.readouterr().err.startswith(f"tiny-llama-{target}: error: ")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_wave_of_five_channels_is_refused(target: str, home: Path, capsys: Captured) -> None:
+    with wave.open(str(home / "five.wav"), "wb") as out:
+        out.setnchannels(5)
+        out.setsampwidth(2)
+        out.setframerate(16000)
+        out.writeframes(bytes(5 * 2 * 1600))
+    assert run(["run", f"tiny-whisper-{target}", "--audio", "five.wav"]) == 1
+    assert "five.wav: error: 5 channels where one or two are read [MLC-X024]" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
