@@ -57,10 +57,12 @@ def _tell(placement: Placement, every: bool) -> None:
         table("placement", ("count", "operation", "home", "why"), rows)
     for row in placement.homeless:
         write_line(f"{row.location}: '{row.operation}' has no home: {row.why} ({row.remedy})")
+    from mllm_compiler.report import percent
+
     total, lost = len(placement.rows), len(placement.homeless)
-    share = placement.share(placement.target)
+    share = percent(placement.share(placement.target))
     write_line(
-        f"{total - lost} of {total} operations have a home; {share:.2%} of the floating-point "
+        f"{total - lost} of {total} operations have a home; {share} of the floating-point "
         f"operations run on {placement.target}"
     )
 

@@ -118,10 +118,13 @@ class Placement:
         return tuple(row for row in self.rows if row.home is None)
 
     def share(self, home: str) -> float:
-        """The share of all floating-point operations that runs on a target."""
-        total = sum(row.cost.flops for row in self.rows)
+        """The share of all floating-point operations that runs on a target.
+
+        An op that does not run there counts at least one, so that only all of them make 1.
+        """
         here = sum(row.cost.flops for row in self.rows if row.home == home)
-        return 1.0 if total == 0 else here / total
+        away = sum(max(1, row.cost.flops) for row in self.rows if row.home != home)
+        return 1.0 if away == 0 else here / (here + away)
 
 
 def explain(module: ModuleOp, name: str, fallback: str = NONE) -> Placement:

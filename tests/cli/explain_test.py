@@ -34,7 +34,11 @@ def test_an_operation_without_a_home_is_told_with_status_3(
     graph = helper.make_graph([node], "g", [square], [number])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     assert run(["explain", path]) == 3
-    assert "/head/Det: 'onnx.Det' has no home" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "/head/Det: 'onnx.Det' has no home" in told
+    assert "0.00 % of the floating-point operations run on c" in told
+    assert run(["explain", path, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["flops_share"] == 0.0
     assert run(["compile", path, "--unsigned", "-o", f"{tmp_path}/out"]) == 3
     line = capsys.readouterr().err
     assert line.startswith("/head/Det: error: 'onnx.Det' has no home on 'c'")
