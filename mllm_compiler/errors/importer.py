@@ -49,7 +49,8 @@ CODES: dict[str, ErrorCode] = {
     "MLC-I007": ErrorCode(
         title="Malformed tensor",
         exit=1,
-        cause="A tensor has no dtype, a negative extent, or another number of bytes than it needs.",
+        cause="A tensor, an input or an output has no dtype, a negative extent, or another number "
+        "of bytes than it needs.",
         example="m.onnx: error: tensor 'w' is malformed: 64 bytes are needed, external data have 8",
         remedy="Export the model again.",
     ),
@@ -63,7 +64,7 @@ CODES: dict[str, ErrorCode] = {
     "MLC-I009": ErrorCode(
         title="A value is defined twice",
         exit=1,
-        cause="Two nodes, or a node and an input, have an output of one name.",
+        cause="Two nodes, inputs, initialisers or outputs of the graph have one name.",
         example="m.onnx: error: value 'h' is defined twice [MLC-I009]",
         remedy="Give each value one name: export the model again.",
     ),
@@ -91,7 +92,8 @@ CODES: dict[str, ErrorCode] = {
     "MLC-I013": ErrorCode(
         title="Malformed model",
         exit=1,
-        cause="The protobuf can be read, but what it says is no model.",
+        cause="The protobuf can be read, but what it says is no model: it imports no opset, its "
+        "graph has no outputs, a type has no such number.",
         example="m.onnx: error: the model is malformed: unknown dtype 99 [MLC-I013]",
         remedy="Check it with `onnx.checker`, export it again.",
     ),
@@ -107,9 +109,10 @@ CODES: dict[str, ErrorCode] = {
         title="The shapes of a model contradict each other",
         exit=1,
         cause="A node needs two extents to be equal that are not, for example the inner extents of "
-        "a matrix product.",
+        "a matrix product; an index is outside of its axis; or the model declares another shape of "
+        "an output than its nodes make.",
         example="/fc/MatMul: error: 'onnx.MatMul' needs equal dimensions, but they are 8 and 9",
-        remedy="Check the shapes that the model's inputs declare, and export it again.",
+        remedy="Check the shapes that the model's inputs and outputs declare, and export it again.",
     ),
     "MLC-I020": ErrorCode(
         title="Not TOML",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def read_model(file: Path) -> ir.Model:
     """
     proto = read_proto(file)
     _check_versions(proto, file)
+    _check_ends(proto.graph, file)
     ordered = _check_names(proto.graph, file, outer=frozenset())
     for function in proto.functions:
         ordered &= _check_function(function, file)
@@ -70,6 +72,13 @@ def _check_versions(proto: onnx.ModelProto, file: Path) -> None:
             location=str(file),
             remedy="update the onnx package, or export with an older IR version",
         )
+    if not proto.opset_import:
+        raise CompileError(
+            "MLC-I013",
+            "the model is malformed: it imports no opset",
+            location=str(file),
+            remedy="check it with onnx.checker, export it again",
+        )
     newest = onnx.defs.onnx_opset_version()
     for imported in proto.opset_import:
         if imported.domain in ("", "ai.onnx") and imported.version > newest:
@@ -81,16 +90,38 @@ def _check_versions(proto: onnx.ModelProto, file: Path) -> None:
             )
 
 
+def _check_ends(graph: onnx.GraphProto, file: Path) -> None:
+    """Checks that a graph computes something, and that no dimension of its ends is negative."""
+    if not graph.output:
+        raise CompileError(
+            "MLC-I013",
+            "the model is malformed: its graph has no outputs",
+            location=str(file),
+            remedy="name what the model computes as outputs, export it again",
+        )
+    _check_unique([o.name for o in graph.output], file, "graph output")
+    for value in (*graph.input, *graph.output):
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_value < 0:
+                raise CompileError(
+                    "MLC-I007",
+                    f"tensor '{value.name}' is malformed: dimension {axis} is {dim.dim_value}",
+                    location=str(file),
+                    remedy="give the dimension its size, or a name where it varies",
+                )
+
+
 def _check_names(graph: onnx.GraphProto, file: Path, outer: frozenset[str]) -> bool:
     """Checks that each value has one definition and each use has one; whether they are in order."""
-    known = set(outer)
-    known.update(i.name for i in graph.initializer)
-    known.update(s.values.name for s in graph.sparse_initializer)
     inputs = [i.name for i in graph.input]
-    _check_unique(inputs, file, "graph input")
-    known.update(inputs)
+    weights = [i.name for i in graph.initializer]
+    weights += [s.values.name for s in graph.sparse_initializer]
     made = [o for n in graph.node for o in n.output if o]
-    _check_unique([*inputs, *made], file, "value")
+    _check_unique(inputs, file, "graph input")
+    _check_unique(weights, file, "initialiser")
+    # An initialiser may be the default of an input.
+    _check_unique([*dict.fromkeys([*inputs, *weights]), *made], file, "value")
+    known = {*outer, *inputs, *weights}
     everything = frozenset(known.union(made))
     ordered = True
     for at, node in enumerate(graph.node):
@@ -126,7 +157,7 @@ def _has_graph(attribute: onnx.AttributeProto) -> bool:
 def _check_unique(names: list[str], file: Path, what: str) -> None:
     if len(set(names)) == len(names):
         return
-    twice = next(n for i, n in enumerate(names) if n in names[:i])
+    twice = next(name for name, count in Counter(names).items() if count > 1)
     raise CompileError(
         "MLC-I009",
         f"{what} '{twice}' is defined twice",

@@ -64,6 +64,7 @@ def infer_function(function: FuncOp) -> set[str]:
     """
     shapes = Shapes(_input_symbols(function))
     _infer_block(function.body.block, shapes)
+    _check_outputs(function, shapes)
     bound = set(shapes.inputs) - shapes.equal.keys()
     for argument in function.body.block.args:
         _retype(argument, shapes.of(argument), bound)
@@ -158,6 +159,36 @@ def _agreed(found: Dim, stated: Dim, shapes: Shapes, op: Operation) -> Dim:
     if symbol in shapes.inputs and not is_sum:
         return found
     return shapes.equate(found, stated, op)
+
+
+def _check_outputs(function: FuncOp, shapes: Shapes) -> None:
+    """Checks that the nodes make outputs of the shapes that the model declares.
+
+    Raises:
+        CompileError: Another rank or another static extent is declared.
+    """
+    last = function.body.block.last_op
+    values = () if last is None else last.operands
+    for attribute, value in zip(function.res_attrs or (), values, strict=False):
+        stated, found = of_type(value.type).dims, shapes.of(value).dims
+        if stated is None or found is None or _may_be(stated, found):
+            continue
+        name = attribute.data.get("mllm.name")
+        declared, made = (f"[{', '.join(map(str, dims))}]" for dims in (stated, found))
+        raise CompileError(
+            "MLC-I015",
+            f"the model declares {declared}, but its nodes make {made}",
+            location=f"output {name}",
+            remedy="the model contradicts itself: correct the output's shape, export it again",
+        )
+
+
+def _may_be(stated: Sequence[Dim], found: Sequence[Dim]) -> bool:
+    """Whether one shape can be the other; extents that are not both numbers can be equal."""
+    if len(stated) != len(found):
+        return False
+    pairs = [(a.as_int(), b.as_int()) for a, b in zip(stated, found, strict=True)]
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def _retype(value: SSAValue, known: Known, bound: set[str]) -> None:

@@ -234,6 +234,50 @@ def reference_to_no_function(folder: Path) -> Path:
     return models.save(model, folder)
 
 
+def no_opset(folder: Path) -> Path:
+    model = models.weighted()
+    del model.opset_import[:]
+    return models.save(model, folder)
+
+
+def no_outputs(folder: Path) -> Path:
+    model = models.weighted()
+    del model.graph.output[:]
+    return models.save(model, folder)
+
+
+def empty_graph(folder: Path) -> Path:
+    model = models.weighted()
+    model.graph.CopyFrom(onnx.GraphProto(name="g"))
+    return models.save(model, folder)
+
+
+def outputs_twice(folder: Path) -> Path:
+    model = models.weighted()
+    model.graph.output.append(model.graph.output[0])
+    return models.save(model, folder)
+
+
+def initialisers_twice(folder: Path) -> Path:
+    model = models.weighted()
+    model.graph.initializer.append(model.graph.initializer[1])
+    return models.save(model, folder)
+
+
+def initialiser_and_node(folder: Path) -> Path:
+    model = models.weighted()
+    model.graph.initializer[1].name = "h"
+    return models.save(model, folder)
+
+
+def negative_input(folder: Path) -> Path:
+    return models.write(folder, "g (float[2, -1] x) => (float[2, n] y) { y = Relu(x) }")
+
+
+def negative_output(folder: Path) -> Path:
+    return models.write(folder, "g (float[2] x) => (float[-2] y) { y = Relu(x) }")
+
+
 CASES: list[tuple[Break, str, str]] = [
     (not_a_protobuf, "MLC-I001", "not an ONNX protobuf"),
     (picture, "MLC-I001", "not an ONNX protobuf"),
@@ -273,6 +317,14 @@ CASES: list[tuple[Break, str, str]] = [
     (deprecated_operator, "MLC-I014", "deprecated"),
     (strange_external_key, "MLC-I013", "'many'"),
     (reference_to_no_function, "MLC-I014", "alpha"),
+    (no_opset, "MLC-I013", "imports no opset"),
+    (no_outputs, "MLC-I013", "no outputs"),
+    (empty_graph, "MLC-I013", "no outputs"),
+    (outputs_twice, "MLC-I009", "graph output 'y'"),
+    (initialisers_twice, "MLC-I009", "initialiser 'b'"),
+    (initialiser_and_node, "MLC-I009", "value 'h'"),
+    (negative_input, "MLC-I007", "'x' is malformed: dimension 1 is -1"),
+    (negative_output, "MLC-I007", "'y' is malformed: dimension 0 is -2"),
 ]
 
 
@@ -307,5 +359,5 @@ def test_every_prefix_of_a_model_is_refused(tmp_path: Path) -> None:
     for length in range(len(whole) - 1):
         path.write_bytes(whole[:length])
         code = code_of(path)
-        # A prefix that ends between two fields of the model lacks only its opset.
-        assert code.startswith("MLC-I") if code else length > len(whole) - 40
+        # A prefix that ends before the last opset lacks only that of a domain which is not used.
+        assert code.startswith("MLC-I") if code else length > len(whole) - 20

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 from xdsl.dialects.builtin import i64
+from xdsl.dialects.func import FuncOp
 
 from mllm_compiler.dialects.dims import UNKNOWN, Dim
 from mllm_compiler.passes.shape_functions.knowledge import (
@@ -22,16 +23,24 @@ if TYPE_CHECKING:
 
 
 def gather(op: OnnxOp, shapes: Shapes) -> list[Known]:
-    """The axis is replaced by the dims of the indices."""
+    """The axis is replaced by the dims of the indices.
+
+    Raises:
+        ValueError: A constant index is outside of the axis; in a branch, which may never run, that
+            is no fault of the model.
+    """
     data, indices = shapes.of(op.input(0)), shapes.of(op.input(1))
     if data.dims is None or indices.dims is None:
         return [tensor(data.element, None)]
     axis = normal_axis(cast(int, op.attribute("axis")), len(data.dims))
-    grid, numbers = data.grid(), shapes.array(op.input(1))
-    if grid is not None and numbers is not None and numbers.size <= 64:
-        extent = grid.shape[axis]
-        if ((numbers >= -extent) & (numbers < extent)).all():
-            return [of_grid(data.element, np.asarray(np.take(grid, numbers, axis), object))]
+    grid, numbers, extent = data.grid(), shapes.array(op.input(1)), data.dims[axis].as_int()
+    inside = True
+    if numbers is not None and extent is not None:
+        inside = bool(((numbers >= -extent) & (numbers < extent)).all())
+    if not inside and isinstance(op.parent_op(), FuncOp):
+        raise ValueError(f"an index of {numbers!r} is outside of axis {axis}, which has {extent}")
+    if grid is not None and numbers is not None and inside and numbers.size <= 64:
+        return [of_grid(data.element, np.asarray(np.take(grid, numbers, axis), object))]
     return [tensor(data.element, (*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :]))]
 
 
