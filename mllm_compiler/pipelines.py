@@ -20,6 +20,7 @@ TOLERANCES: dict[str, float] = {
     "fold-constants": ROUNDING,
     "canonical-form": ROUNDING,
     "lift-onnx": ROUNDING,
+    "lift-tables": 0.0,
     "lift-linear": ROUNDING,
     "lift-norms": ROUNDING,
     "lift-activations": ROUNDING,
@@ -62,6 +63,7 @@ SHAPES = Stage(
 LIFT = Stage(
     (
         "lift-onnx",
+        "lift-tables",
         "lift-linear",
         "lift-norms",
         "lift-activations",

@@ -32,6 +32,9 @@ SMALL = (3, 4, 5)
 IDS = 8
 """Whole numbers whose meaning is unknown are smaller than this: ids, indices."""
 
+TYPES = 2
+"""The least number of types that a model of token types knows."""
+
 
 @dataclass
 class Validator:
@@ -157,7 +160,7 @@ def symbol_sizes(symbols: Iterable[str], bounds: Mapping[str, int]) -> dict[str,
 def seeded_value(
     name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...], sizes: Mapping[str, int]
 ) -> NDArray[np.generic]:
-    """An input by its name: masks are ones, positions count on, other numbers are random."""
+    """An input by its name: masks are ones, positions count on, the rest is random."""
     random = np.random.default_rng(zlib.crc32(name.encode()))
     if dtype.kind == "f" or dtype.name == "bfloat16":
         return (random.standard_normal(shape) * 0.5).astype(dtype)
@@ -166,4 +169,4 @@ def seeded_value(
     if "position" in name:
         past = next((size for symbol, size in sizes.items() if symbol.startswith("past")), 0)
         return np.broadcast_to(np.arange(past, past + shape[-1]), shape).astype(dtype)
-    return random.integers(0, IDS, shape).astype(dtype)
+    return random.integers(0, TYPES if "token_type" in name else IDS, shape).astype(dtype)

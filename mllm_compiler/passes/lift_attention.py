@@ -20,7 +20,8 @@ afterwards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.context import Context
@@ -55,6 +56,21 @@ EXCLUDED = -1e4
 
 
 @dataclass(frozen=True)
+class Selection:
+    """Scores that are kept where a condition holds, or where it does not.
+
+    Attributes:
+        condition: [*, *, T, S].
+        low: What stands where they are not kept.
+        keeps: Whether they are kept where the condition is true.
+    """
+
+    condition: SSAValue
+    low: SSAValue
+    keeps: bool
+
+
+@dataclass(frozen=True)
 class Scores:
     """The scores of an attention.
 
@@ -62,45 +78,27 @@ class Scores:
         q: [B, H, T, D].
         kt: [B, H, D, S].
         scale: The factor of the product.
-        biases: What is added, innermost first.
-        allowed: Where the scores are kept, and what stands elsewhere.
+        parts: What is added or excluded, innermost first.
     """
 
     q: SSAValue
     kt: SSAValue
     scale: float
-    biases: tuple[SSAValue, ...] = ()
-    allowed: tuple[SSAValue, SSAValue, bool] | None = None
+    parts: tuple[SSAValue | Selection, ...] = ()
 
 
 def _scores(value: SSAValue) -> Scores | None:
     """Reads the operand of the softmax, from the outside in."""
-    biases: list[SSAValue] = []
-    allowed = None
-    select = made_by(value, SelectOp)
-    if select is not None:
-        allowed, inner = _selection(select)
-        if allowed is None or inner is None:
+    parts: list[SSAValue | Selection] = []
+    while (found := _product(value)) is None:
+        layer = _layer(value)
+        if layer is None or not layer[1].has_one_use():
             return None
-        value = inner
-    while (pair := binary(value, BinaryKind.ADD)) is not None:
-        inner = next((v for v in pair if _product(v) is not None or _sum(v)), None)
-        if inner is None or not inner.has_one_use():
-            return None
-        biases.append(pair[1] if inner is pair[0] else pair[0])
-        value = inner
-    found = _product(value)
-    if found is None:
-        return None
+        parts.append(layer[0])
+        value = layer[1]
     matmul, scale = found
     (q, a), (kt, b) = scaled(matmul.a), scaled(matmul.b)
-    return Scores(q, kt, scale * a * b, tuple(reversed(biases)), allowed)
-
-
-def _sum(value: SSAValue) -> bool:
-    """Whether a product stands inside a sum."""
-    pair = binary(value, BinaryKind.ADD)
-    return pair is not None and any(_product(v) is not None or _sum(v) for v in pair)
+    return Scores(q, kt, scale * a * b, tuple(reversed(parts)))
 
 
 def _product(value: SSAValue) -> tuple[MatmulOp, float] | None:
@@ -109,24 +107,42 @@ def _product(value: SSAValue) -> tuple[MatmulOp, float] | None:
     return (matmul, scale) if matmul is not None and inner.has_one_use() else None
 
 
-def _selection(
-    op: SelectOp,
-) -> tuple[tuple[SSAValue, SSAValue, bool] | None, SSAValue | None]:
-    """The condition, the score of an excluded key, and whether true keeps; then the scores."""
+def _layer(value: SSAValue) -> tuple[SSAValue | Selection, SSAValue] | None:
+    """What was last added to scores, or excluded from them, and the scores before."""
+    select, pair = made_by(value, SelectOp), binary(value, BinaryKind.ADD)
+    if select is not None:
+        return _selection(select)
+    for scores, other in (pair, pair[::-1]) if pair is not None else ():
+        if _has_product(scores):
+            return other, scores
+    return None
+
+
+def _has_product(value: SSAValue) -> bool:
+    """Whether a value is made from a product by sums and selections."""
+    if _product(value) is not None:
+        return True
+    layer = _layer(value)
+    return layer is not None and _has_product(layer[1])
+
+
+def _selection(op: SelectOp) -> tuple[Selection, SSAValue] | None:
+    """The condition and the score of an excluded key; then the scores."""
     for scores, other, keeps in ((op.a, op.b, True), (op.b, op.a, False)):
         number = constant_scalar(other)
         if number is not None and number <= EXCLUDED and rank_of(op.c) == 4:
-            return (op.c, other, keeps), scores
-    return None, None
+            return Selection(op.c, other, keeps), scores
+    return None
 
 
 @dataclass
-class _Builder:
+class Builder:
     """Collects the ops that replace an attention."""
 
-    made: list[Operation]
+    made: list[Operation] = field(default_factory=list[Operation])
 
     def __call__(self, new: Operation) -> SSAValue:
+        """Adds an op and answers with its first result."""
         self.made.append(new)
         return new.results[0]
 
@@ -143,10 +159,20 @@ class _Builder:
         whole = (*dims[:2], *shape_of(like)[2:])
         return shaped if whole == dims else self(BroadcastOp(shaped, whole))
 
-    def allowed(self, condition: SSAValue, low: SSAValue, keeps: bool) -> SSAValue:
+    def allowed(self, part: Selection) -> SSAValue:
         """A bias of 0 where keys are seen and of the lowest score elsewhere."""
-        zero = self(ConstantOp.of(np.zeros((), dtype_of(element_of(low)))))
-        return self(SelectOp(condition, *((zero, low) if keeps else (low, zero))))
+        zero = self(ConstantOp.of(np.zeros((), dtype_of(element_of(part.low)))))
+        sides = (zero, part.low) if part.keeps else (part.low, zero)
+        return self(SelectOp(part.condition, *sides))
+
+    def total(self, parts: Sequence[SSAValue], like: SSAValue) -> SSAValue | None:
+        """The sum of biases; None where there is none."""
+        shaped = [self.bias(part, like) for part in parts]
+        total = shaped[0] if shaped else None
+        for part in shaped[1:]:
+            assert total is not None
+            total = self(BinaryOp(BinaryKind.ADD, total, part))
+        return total
 
 
 def repeated(value: SSAValue) -> SSAValue:
@@ -178,7 +204,7 @@ def _attention(op: MatmulOp, rewriter: PatternRewriter) -> None:
     scores = _scores(softmax.x)
     if scores is None or not _fits(scores, op.b):
         return
-    build = _Builder([])
+    build = Builder()
     batch, heads, queries, size = shape_of(op.result)
     key = _keys(build, scores.kt)
     value = repeated(op.b)
@@ -201,7 +227,7 @@ def _attention(op: MatmulOp, rewriter: PatternRewriter) -> None:
     substitute(rewriter, op, *build.made)
 
 
-def _keys(build: _Builder, kt: SSAValue) -> SSAValue:
+def _keys(build: Builder, kt: SSAValue) -> SSAValue:
     """The keys [B, Hkv, S, D] of which kt is the transpose."""
     turned = made_by(kt, TransposeOp)
     if turned is not None and turned.permutation == (0, 1, 3, 2):
@@ -218,17 +244,10 @@ def _fits(scores: Scores, v: SSAValue) -> bool:
     return known and None not in heads and len(set(heads)) == 1
 
 
-def _bias(build: _Builder, scores: Scores, like: SSAValue) -> SSAValue | None:
+def _bias(build: Builder, scores: Scores, like: SSAValue) -> SSAValue | None:
     """The sum of all that is added to the scores."""
-    parts = [build.bias(b, like) for b in scores.biases]
-    if scores.allowed is not None:
-        parts.append(build.bias(build.allowed(*scores.allowed), like))
-    if not parts:
-        return None
-    total = parts[0]
-    for part in parts[1:]:
-        total = build(BinaryOp(BinaryKind.ADD, total, part))
-    return total
+    parts = [build.allowed(p) if isinstance(p, Selection) else p for p in scores.parts]
+    return build.total(parts, like)
 
 
 def _sink_scale(op: ReshapeOp | TransposeOp, rewriter: PatternRewriter) -> None:
@@ -252,14 +271,14 @@ def _one_head(op: MatmulOp, rewriter: PatternRewriter) -> None:
         return
     scores = _scores(softmax.x)
     values = (op.b, scores.q, scores.kt) if scores is not None else ()
-    if scores is None or scores.biases or scores.allowed is not None:
+    if scores is None or scores.parts:
         return
     if {rank_of(x) for x in values} != {3} or any(d.unknown for x in values for d in shape_of(x)):
         return
     if len({shape_of(x)[0] for x in values}) != 1:
         return
     turned = made_by(scores.kt, TransposeOp)
-    build = _Builder([])
+    build = Builder()
     if turned is not None and turned.permutation == (0, 2, 1):
         key = turned.x
     else:
@@ -289,7 +308,7 @@ def _grouped(op: AttentionOp, rewriter: PatternRewriter) -> None:
     plain = count == op.kv_head_count and not all(is_cache(v) for v in known)
     if counts or count is None or plain:
         return
-    build = _Builder([])
+    build = Builder()
     key, value = (v if is_cache(v) else build.tokens(v) for v in known)
     made = AttentionOp(
         op.q,

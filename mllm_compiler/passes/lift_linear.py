@@ -9,7 +9,8 @@ becomes
     %1 = mllm.linear %x, %w, %b
       : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x4xf32>
 
-A weight that the model holds as [K, N] is transposed into the store's sidecar, one weight at a
+A product of rows that were joined to a matrix is one of the rows where they stood. A weight that
+the model holds as [K, N] is transposed into the store's sidecar, one weight at a
 time; a transposed weight of the model (a tied head) stays the one blob that it is.
 """
 
@@ -31,10 +32,12 @@ from mllm_compiler.dialects.mllm import (
     BlobAttr,
     LinearOp,
     MatmulOp,
+    ReshapeOp,
     TransposeOp,
     WeightOp,
 )
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
+from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
 from mllm_compiler.passes.matching import made_by
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 from mllm_compiler.weights import WeightStore
@@ -98,6 +101,17 @@ def _bias(op: BinaryOp, rewriter: PatternRewriter) -> None:
             return
 
 
+def _rows(op: LinearOp, rewriter: PatternRewriter) -> None:
+    """A reshape that only moves rows comes to stand behind the product."""
+    inner = made_by(op.x, ReshapeOp)
+    if inner is None or not rank_of(inner.x) or rank_of(inner.x) == rank_of(op.x):
+        return
+    if shape_of(inner.x)[-1] != shape_of(op.x)[-1] or any(d.unknown for d in shape_of(inner.x)):
+        return
+    apart = LinearOp(inner.x, op.weight, op.bias)
+    substitute(rewriter, op, apart, ReshapeOp(apart.result, shape_of(op.result)))
+
+
 def _is_row(row: SSAValue, linear: LinearOp) -> bool:
     return shape_of(row) == shape_of(linear.weight)[:1]
 
@@ -113,3 +127,4 @@ class LiftLinear(ModulePass):
         turn = Transposed(store_of(ctx), {})
         turned = On(MatmulOp, lambda op, rewriter: _product_with_weight(turn, op, rewriter))
         rewrite(op, On(MatmulOp, _product), turned, On(BinaryOp, _bias))
+        rewrite(op, On(LinearOp, _rows), *SHAPE_PATTERNS)

@@ -12,14 +12,16 @@ becomes
       {..., causal = true} : (...) -> tensor<1x3x32xf32>
 
 where %keys counts the keys from 0 and %queries the queries from S - T. Parts of a sum of biases
-are read one by one; a part that says anything else keeps the whole bias. A query that sees no key
-attends to all alike in both forms.
+are read one by one; those that say anything else stay the bias. A query that sees no key attends
+to all alike in both forms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i1, i64
@@ -43,7 +45,7 @@ from mllm_compiler.dialects.mllm import (
     constant_scalar,
 )
 from mllm_compiler.dialects.types import element_of, is_float, is_integer, rank_of, shape_of
-from mllm_compiler.passes.lift_attention import EXCLUDED
+from mllm_compiler.passes.lift_attention import EXCLUDED, Builder
 from mllm_compiler.passes.matching import binary, made_by, unary, with_scalar
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 
@@ -90,6 +92,8 @@ def _through(value: SSAValue, batch: bool) -> tuple[SSAValue, bool]:
 def _bias(value: SSAValue, batch: bool = False) -> Mask | None:
     """The mask that an additive bias is, None where it is anything else."""
     value, batch = _through(value, batch)
+    if constant_scalar(value) == 0.0:
+        return Mask()
     pair = binary(value, BinaryKind.ADD)
     if pair is not None:
         masks = [_bias(v, batch) for v in pair]
@@ -225,17 +229,25 @@ def _counted(value: SSAValue, axis: int) -> IotaOp | None:
     return counter if all(d == Dim.const(1) for d in rest) else None
 
 
+def _summands(value: SSAValue) -> list[SSAValue]:
+    """The parts of a sum."""
+    pair = binary(value, BinaryKind.ADD)
+    return [value] if pair is None else [part for v in pair for part in _summands(v)]
+
+
 def _attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
     if op.bias is None or not is_float(element_of(op.bias)):
         return
-    mask = _bias(op.bias)
-    if mask is None or (mask.window is not None and not (mask.causal or op.causal)):
+    read = [(part, _bias(part)) for part in _summands(op.bias)]
+    masks = [mask for _, mask in read if mask is not None]
+    if not masks:
         return
-    if op.window is not None:
-        mask = mask & Mask(window=op.window.value.data)
-    made: list[Operation] = []
+    mask = reduce(and_, masks, Mask(window=None if op.window is None else op.window.value.data))
+    causal = bool(op.causal) or mask.causal
+    if mask.window is not None and not causal:
+        return
+    build = Builder()
     keys = mask.keys if op.key_mask is None else (op.key_mask, *mask.keys)
-    key_mask = _joined(keys, made)
     new = AttentionOp(
         op.q,
         op.k,
@@ -243,11 +255,12 @@ def _attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
         heads=op.head_count,
         kv_heads=op.kv_head_count,
         scale=op.scale_value,
-        causal=bool(op.causal) or mask.causal,
+        causal=causal,
         window=mask.window,
-        key_mask=key_mask,
+        key_mask=_joined(keys, build.made),
+        bias=build.total([part for part, mask in read if mask is None], op.bias),
     )
-    substitute(rewriter, op, *made, new)
+    substitute(rewriter, op, *build.made, new)
 
 
 def _joined(masks: Sequence[SSAValue], made: list[Operation]) -> SSAValue | None:

@@ -13,7 +13,8 @@ becomes
       : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
 
 and, where x has its mean taken off first, `mllm.layer_norm`. Quotients by the root are read as
-products with its reciprocal, hence the tolerance; weight and bias join where they follow.
+products with its reciprocal, hence the tolerance; weight and bias join where they follow. A
+transpose that leaves rows whole comes to stand behind the norm, where it meets others.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from mllm_compiler.dialects.mllm import (
     ReduceKind,
     ReduceOp,
     RmsNormOp,
+    TransposeOp,
     UnaryKind,
 )
 from mllm_compiler.dialects.types import rank_of, shape_of
+from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
 from mllm_compiler.passes.matching import binary, made_by, unary, with_scalar
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 
@@ -107,6 +110,18 @@ def _weight_and_bias(op: BinaryOp, rewriter: PatternRewriter) -> None:
             return
 
 
+def _before_transpose(op: RmsNormOp | LayerNormOp, rewriter: PatternRewriter) -> None:
+    turned = made_by(op.x, TransposeOp)
+    if turned is None or not op.x.has_one_use() or turned.permutation[-1] != rank_of(op.x) - 1:
+        return
+    norm = type(op).create(
+        operands=[turned.x, *op.operands[1:]],
+        result_types=[turned.x.type],
+        properties=op.properties,
+    )
+    substitute(rewriter, op, norm, TransposeOp(norm.results[0], turned.permutation))
+
+
 @dataclass(frozen=True)
 class LiftNorms(ModulePass):
     """Recognises RMS and layer normalisations."""
@@ -117,3 +132,5 @@ class LiftNorms(ModulePass):
         """Rewrites to a fixpoint."""
         patterns = (_layer_norm, _rms_norm, _weight_and_bias)
         rewrite(op, *(On(BinaryOp, pattern) for pattern in patterns))
+        moved = (On(RmsNormOp, _before_transpose), On(LayerNormOp, _before_transpose))
+        rewrite(op, *moved, *SHAPE_PATTERNS)

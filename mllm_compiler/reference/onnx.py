@@ -58,7 +58,8 @@ def evaluate(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence
             tuple(v is not None for v in op.outputs),
         )
         feeds = {f"i{i}": v for i, v in enumerate(values) if v is not None}
-        results = cast("list[Any]", evaluator.run(None, feeds))
+        with np.errstate(all="ignore"):
+            results = cast("list[Any]", evaluator.run(None, feeds))
     except Exception as error:
         raise CompileError(
             "MLC-D002",

@@ -7,6 +7,7 @@ are computed by chains of `Shape`, `Gather`, `Unsqueeze` and `Concat`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,13 +78,17 @@ class Graph:
 
     def node(self, op: str, *inputs: str, **attributes: Attribute) -> str:
         """Append a node with one output and return that output."""
+        return self.nodes(op, *inputs, outputs=1, **attributes)[0]
+
+    def nodes(self, op: str, *inputs: str, outputs: int, **attributes: Attribute) -> list[str]:
+        """Append a node with several outputs and return them."""
         name = self._unique(op)
-        value = f"{name}_output_0"
-        made = helper.make_node(op, inputs, [value], name=name)
+        values = [f"{name}_output_{index}" for index in range(outputs)]
+        made = helper.make_node(op, inputs, values, name=name)
         for key, content in sorted(attributes.items()):
             made.attribute.append(helper.make_attribute(key, content))
         self._nodes.append(made)
-        return value
+        return values
 
     def constant(self, value: Array | float | int | Sequence[int]) -> str:
         """Append a `Constant`: floats are float32, integers int64."""
@@ -117,6 +122,11 @@ class Graph:
         """Return `value[start:stop]` along an axis; a computed bound is an int64 vector of one."""
         bounds = [self.constant([b]) if isinstance(b, int) else b for b in (start, stop)]
         return self.node("Slice", value, *bounds, self.constant([axis]), self.constant([1]))
+
+    def split(self, value: str, sizes: Sequence[int], axis: int) -> list[str]:
+        """Cut a value into parts of the given extents along an axis."""
+        lengths = self.constant(sizes)
+        return self.nodes("Split", value, lengths, outputs=len(sizes), axis=axis)
 
     def linear(self, value: str, name: str, *, bias: bool = True) -> str:
         """Apply `value @ weight.T + bias`; weight is [out, in], bias [out]."""
@@ -154,11 +164,40 @@ class Graph:
         scale, shift = self.weight(f"{name}.weight"), self.weight(f"{name}.bias")
         return self.node("LayerNormalization", value, scale, shift, axis=-1, epsilon=epsilon)
 
+    def rms_norm(self, value: str, name: str, epsilon: float, *, offset: bool = False) -> str:
+        """Scale rows to unit root mean square (Zhang & Sennrich 2019), spelled out.
+
+        Args:
+            value: [..., width].
+            name: Of the layer whose `weight` [width] scales the columns.
+            epsilon: Added to the mean square.
+            offset: Whether columns are scaled by one plus the weight, as in Gemma.
+        """
+        square = self.node("Pow", value, self.constant(2.0))
+        mean = self.node("ReduceMean", square, axes=[-1], keepdims=1)
+        root = self.node("Sqrt", self.node("Add", mean, self.constant(epsilon)))
+        normed = self.node("Mul", value, self.node("Div", self.constant(1.0), root))
+        weight = self.weight(f"{name}.weight")
+        if offset:
+            return self.node("Mul", normed, self.node("Add", weight, self.constant(1.0)))
+        return self.node("Mul", weight, normed)
+
     def gelu(self, value: str) -> str:
         """Apply the exact GELU: `0.5 x (1 + erf(x / sqrt 2))`."""
         error = self.node("Erf", self.node("Div", value, self.constant(2.0**0.5)))
         product = self.node("Mul", value, self.node("Add", error, self.constant(1.0)))
         return self.node("Mul", product, self.constant(0.5))
+
+    def gelu_tanh(self, value: str) -> str:
+        """Apply the GELU by tanh: `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`."""
+        cubic = self.node(
+            "Mul", self.node("Pow", value, self.constant(3.0)), self.constant(0.044715)
+        )
+        scaled = self.node(
+            "Mul", self.node("Add", value, cubic), self.constant((2 / math.pi) ** 0.5)
+        )
+        gate = self.node("Add", self.node("Tanh", scaled), self.constant(1.0))
+        return self.node("Mul", self.node("Mul", value, self.constant(0.5)), gate)
 
     def proto(self) -> onnx.ModelProto:
         """Return the model; initialisers carry names, types and shapes, and no bytes yet."""

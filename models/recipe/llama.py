@@ -5,21 +5,32 @@
     past_key_values.{layer}.{key,value} [batch, kv_heads, past, head]
       -> logits [batch, sequence, vocab], present.{layer}.{key,value} [batch, kv_heads, total, head]
 
-with total = past + sequence; past may be 0.
+with total = past + sequence; past may be 0. Qwen2 (Yang et al. 2024) has biases on query, key and
+value, and its larger sizes a head of their own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from onnx import TensorProto
 
+from models.recipe.attention import (
+    Heads,
+    Pair,
+    attend,
+    causal_mask,
+    grow_cache,
+    merge_heads,
+    repeat_heads,
+    split_heads,
+    take_cache,
+)
 from models.recipe.graph import FloatArray, Graph, Weights
+from models.recipe.rotary import Waves, rotate, waves
 from models.recipe.seeded import Seeded
 
-_LOWEST = float(np.finfo(np.float32).min)
-_EMBEDDING = "model.embed_tokens.weight"
+EMBEDDING = "model.embed_tokens.weight"
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,8 @@ class LlamaConfig:
         head: Width of a head, even.
         epsilon: Of every RMSNorm.
         theta: Base of the rotary frequencies.
+        biased: Whether query, key and value have a bias.
+        tied: Whether the token embedding is the head too.
     """
 
     vocab: int
@@ -47,14 +60,20 @@ class LlamaConfig:
     head: int
     epsilon: float
     theta: float
+    biased: bool = False
+    tied: bool = True
+
+    @property
+    def shape(self) -> Heads:
+        """How attention is divided."""
+        return Heads(self.heads, self.kv_heads, self.head)
 
 
 @dataclass(frozen=True)
-class _Step:
+class Step:
     """What all layers of one step share: values by name."""
 
-    cos: str
-    sin: str
+    wave: Waves
     mask: str
 
 
@@ -67,148 +86,65 @@ def decoder(config: LlamaConfig, weights: Weights, *, embeds: bool = False) -> G
         if embeds
         else graph.input("input_ids", TensorProto.INT64, steps)
     )
-    total = "total_sequence_length"
-    attention = graph.input("attention_mask", TensorProto.INT64, ["batch_size", total])
+    attention = graph.input(
+        "attention_mask", TensorProto.INT64, ["batch_size", "total_sequence_length"]
+    )
     positions = graph.input("position_ids", TensorProto.INT64, steps)
-    cached: list[tuple[str, str]] = []
-    for index in range(config.layers):
-        shape = ["batch_size", config.kv_heads, "past_sequence_length", config.head]
-        names = [f"past_key_values.{index}.{kind}" for kind in ("key", "value")]
-        key, past_value = (graph.input(name, TensorProto.FLOAT, shape) for name in names)
-        cached.append((key, past_value))
+    cached = take_cache(graph, config.layers, config.shape)
     with graph.scope("model"):
-        value = given if embeds else _embed(graph, given)
-        mask = _mask(graph, value, attention)
-        with graph.scope("rotary_emb"):
-            cos, sin = _rotary(graph, config, positions)
-        step = _Step(graph.unsqueeze(cos, 1), graph.unsqueeze(sin, 1), mask)
+        value = given if embeds else embed(graph, given)
+        step = step_of(graph, config, value, attention, positions)
         for index, past in enumerate(cached):
             with graph.scope(f"layers.{index}"):
-                value = _layer(graph, config, value, index, past, step)
-        with graph.scope("norm"):
-            value = _rms_norm(graph, value, "model.norm", config.epsilon)
-    with graph.scope("lm_head"):
-        head = graph.node("Transpose", graph.weight(_EMBEDDING), perm=[1, 0])
-        logits = graph.node("MatMul", value, head)
-    graph.output(logits, "logits", [*steps, config.vocab])
-    graph.sort_outputs(first="logits")
+                value = layer(graph, config, value, index, past, step)
+    head(graph, config, value)
     return graph
 
 
-def _embed(graph: Graph, ids: str) -> str:
+def embed(graph: Graph, ids: str) -> str:
     """Look tokens up."""
     with graph.scope("embed_tokens"):
-        return graph.node("Gather", graph.weight(_EMBEDDING), ids)
+        return graph.node("Gather", graph.weight(EMBEDDING), ids)
 
 
-def _mask(graph: Graph, value: str, attention: str) -> str:
-    """Return what is added to scores, [batch, 1, sequence, total]: 0 where allowed."""
-    length, total = graph.size(value, 1), graph.size(attention, 1)
-    past = graph.node("Sub", total, length)
-    rows = graph.node("Range", graph.constant(0), length, graph.constant(1))
-    rows = graph.unsqueeze(graph.node("Add", rows, past), 1)
-    columns = graph.node("Range", graph.constant(0), total, graph.constant(1))
-    causal = graph.node("LessOrEqual", graph.unsqueeze(columns, 0), rows)
-    real = graph.node("Cast", attention, to=TensorProto.BOOL)
-    allowed = graph.node("And", graph.unsqueeze(causal, 0, 1), graph.unsqueeze(real, 1, 2))
-    return graph.node("Where", allowed, graph.constant(0.0), graph.constant(_LOWEST))
+def step_of(graph: Graph, config: LlamaConfig, value: str, attention: str, positions: str) -> Step:
+    """Compute the mask and the rotary waves of a step."""
+    mask = causal_mask(graph, value, attention)
+    with graph.scope("rotary_emb"):
+        return Step(waves(graph, positions, config.head, config.theta), mask)
 
 
-def _rotary(graph: Graph, config: LlamaConfig, positions: str) -> tuple[str, str]:
-    """Return cos and sin of the rotary angles, each [batch, sequence, head]."""
-    exponents = np.arange(0, config.head, 2, dtype=np.float32) / np.float32(config.head)
-    frequencies = (1.0 / np.float32(config.theta) ** exponents).astype(np.float32)
-    column = graph.unsqueeze(graph.constant(frequencies), 0, 2)
-    shape = graph.shape([graph.size(positions, 0), config.head // 2, 1])
-    column = graph.node("Expand", column, shape)
-    row = graph.node("Cast", graph.unsqueeze(positions, 1), to=TensorProto.FLOAT)
-    angles = graph.node("Transpose", graph.node("MatMul", column, row), perm=[0, 2, 1])
-    doubled = graph.node("Concat", angles, angles, axis=-1)
-    return graph.node("Cos", doubled), graph.node("Sin", doubled)
-
-
-def _layer(
-    graph: Graph,
-    config: LlamaConfig,
-    value: str,
-    index: int,
-    past: tuple[str, str],
-    step: _Step,
-) -> str:
+def layer(graph: Graph, config: LlamaConfig, value: str, index: int, past: Pair, step: Step) -> str:
     """One block: attention and gated MLP, each over a normalised copy, each added."""
     name = f"model.layers.{index}"
     with graph.scope("input_layernorm"):
-        normed = _rms_norm(graph, value, f"{name}.input_layernorm", config.epsilon)
+        normed = graph.rms_norm(value, f"{name}.input_layernorm", config.epsilon)
     with graph.scope("self_attn"):
         branch = _attention(graph, config, normed, index, past, step)
     value = graph.node("Add", value, branch)
     with graph.scope("post_attention_layernorm"):
-        normed = _rms_norm(graph, value, f"{name}.post_attention_layernorm", config.epsilon)
+        normed = graph.rms_norm(value, f"{name}.post_attention_layernorm", config.epsilon)
     with graph.scope("mlp"):
         branch = _gated_mlp(graph, normed, f"{name}.mlp")
     return graph.node("Add", value, branch)
 
 
 def _attention(
-    graph: Graph,
-    config: LlamaConfig,
-    value: str,
-    index: int,
-    past: tuple[str, str],
-    step: _Step,
+    graph: Graph, config: LlamaConfig, value: str, index: int, past: Pair, step: Step
 ) -> str:
     """Grouped causal attention over the cache and the new tokens."""
-    name = f"model.layers.{index}.self_attn"
-    batch, length = graph.size(value, 0), graph.size(value, 1)
-    heads: dict[str, str] = {}
+    name, apart = f"model.layers.{index}.self_attn", dict[str, str]()
     for part in ("q_proj", "k_proj", "v_proj"):
         with graph.scope(part):
-            flat = graph.linear(value, f"{name}.{part}", bias=False)
-        split = graph.node("Reshape", flat, graph.shape([batch, length, -1, config.head]))
-        heads[part] = graph.node("Transpose", split, perm=[0, 2, 1, 3])
-    query = _rotate(graph, config, heads["q_proj"], step)
-    key = graph.node("Concat", past[0], _rotate(graph, config, heads["k_proj"], step), axis=2)
-    values = graph.node("Concat", past[1], heads["v_proj"], axis=2)
-    shape = ["batch_size", config.kv_heads, "total_sequence_length", config.head]
-    graph.output(key, f"present.{index}.key", shape)
-    graph.output(values, f"present.{index}.value", shape)
-    key, values = _repeat(graph, config, key), _repeat(graph, config, values)
-    scores = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 1, 3, 2]))
-    scores = graph.node("Mul", scores, graph.constant(config.head**-0.5))
-    shares = graph.node("Softmax", graph.node("Add", scores, step.mask), axis=-1)
-    mixed = graph.node("Transpose", graph.node("MatMul", shares, values), perm=[0, 2, 1, 3])
-    mixed = graph.node("Reshape", mixed, graph.shape([batch, length, -1]))
+            flat = graph.linear(value, f"{name}.{part}", bias=config.biased)
+        apart[part] = split_heads(graph, flat, config.head)
+    query, key = (rotate(graph, apart[p], config.head, step.wave) for p in ("q_proj", "k_proj"))
+    keys = grow_cache(graph, index, past, (key, apart["v_proj"]), config.shape)
+    wide = repeat_heads(graph, keys[0], config.shape), repeat_heads(graph, keys[1], config.shape)
+    mixed = attend(graph, query, wide, scale=config.head**-0.5, mask=step.mask)
+    mixed = merge_heads(graph, mixed, config.heads * config.head)
     with graph.scope("o_proj"):
         return graph.linear(mixed, f"{name}.o_proj", bias=False)
-
-
-def _rotate(graph: Graph, config: LlamaConfig, value: str, step: _Step) -> str:
-    """Rotary positions (Su et al. 2021): `x cos + rotate_half(x) sin`."""
-    half = config.head // 2
-    first = graph.slice(value, 0, half, 3)
-    second = graph.slice(value, half, np.iinfo(np.int64).max, 3)
-    turned = graph.node("Concat", graph.node("Neg", second), first, axis=-1)
-    plain = graph.node("Mul", value, step.cos)
-    return graph.node("Add", plain, graph.node("Mul", turned, step.sin))
-
-
-def _repeat(graph: Graph, config: LlamaConfig, value: str) -> str:
-    """Give every query head its own copy of the head it shares: the exporter's `repeat_kv`."""
-    group = config.heads // config.kv_heads
-    batch, total = graph.size(value, 0), graph.size(value, 2)
-    apart = graph.unsqueeze(value, 2)
-    wide = graph.shape([batch, config.kv_heads, group, total, config.head])
-    flat = graph.shape([batch, config.heads, total, config.head])
-    return graph.node("Reshape", graph.node("Expand", apart, wide), flat)
-
-
-def _rms_norm(graph: Graph, value: str, name: str, epsilon: float) -> str:
-    """Scale rows to unit root-mean-square (Zhang & Sennrich 2019), spelled out."""
-    square = graph.node("Pow", value, graph.constant(2.0))
-    mean = graph.node("ReduceMean", square, axes=[-1], keepdims=1)
-    root = graph.node("Sqrt", graph.node("Add", mean, graph.constant(epsilon)))
-    inverse = graph.node("Div", graph.constant(1.0), root)
-    return graph.node("Mul", graph.weight(f"{name}.weight"), graph.node("Mul", value, inverse))
 
 
 def _gated_mlp(graph: Graph, value: str, name: str) -> str:
@@ -224,10 +160,23 @@ def _gated_mlp(graph: Graph, value: str, name: str) -> str:
         return graph.linear(product, f"{name}.down_proj", bias=False)
 
 
+def head(graph: Graph, config: LlamaConfig, value: str) -> None:
+    """Normalise and score against the token embedding, or the head; logits come first."""
+    with graph.scope("model"), graph.scope("norm"):
+        value = graph.rms_norm(value, "model.norm", config.epsilon)
+    with graph.scope("lm_head"):
+        table = graph.weight(EMBEDDING if config.tied else "lm_head.weight")
+        logits = graph.node("MatMul", value, graph.node("Transpose", table, perm=[1, 0]))
+    graph.output(logits, "logits", ["batch_size", "sequence_length", config.vocab])
+    graph.sort_outputs(first="logits")
+
+
 def seeded_weights(config: LlamaConfig, seed: int) -> dict[str, FloatArray]:
     """Return random weights of a seed."""
     draw, hidden = Seeded(seed), config.hidden
-    made = {_EMBEDDING: draw.normal(config.vocab, hidden, scale=1.0)}
+    made = {EMBEDDING: draw.normal(config.vocab, hidden, scale=1.0)}
+    if not config.tied:
+        made |= draw.linear("lm_head", hidden, config.vocab, bias=False)
     outputs = {
         "q_proj": config.heads * config.head,
         "k_proj": config.kv_heads * config.head,
@@ -236,7 +185,7 @@ def seeded_weights(config: LlamaConfig, seed: int) -> dict[str, FloatArray]:
     for index in range(config.layers):
         name = f"model.layers.{index}"
         for part, width in outputs.items():
-            made |= draw.linear(f"{name}.self_attn.{part}", hidden, width, bias=False)
+            made |= draw.linear(f"{name}.self_attn.{part}", hidden, width, bias=config.biased)
         made |= draw.linear(f"{name}.self_attn.o_proj", outputs["q_proj"], hidden, bias=False)
         for part in ("gate_proj", "up_proj"):
             made |= draw.linear(f"{name}.mlp.{part}", hidden, config.inner, bias=False)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from models.recipe.attention import Heads
+from models.recipe.bert import BertConfig
 from models.recipe.clip import ClipConfig
 from models.recipe.convnext import ConvNextConfig
 from models.recipe.dinov2 import Dinov2Config
 from models.recipe.encoder import EncoderConfig
+from models.recipe.flamingo import FlamingoConfig
+from models.recipe.gemma3 import Gemma3Config
+from models.recipe.gpt2 import Gpt2Config
 from models.recipe.llama import LlamaConfig
 from models.recipe.projector import ProjectorConfig
 from models.recipe.siglip import SiglipConfig
 from models.recipe.svtr import Stage, SvtrConfig
+from models.recipe.t5 import T5Config
 from models.recipe.tiny_text import VOCAB
 from models.recipe.wav2vec2 import Wav2Vec2Config
 from models.recipe.whisper import WhisperConfig
@@ -26,6 +34,25 @@ TINY_LLAMA = LlamaConfig(
     head=8,
     epsilon=1e-5,
     theta=10_000.0,
+)
+TINY_QWEN2 = replace(TINY_LLAMA, epsilon=1e-6, theta=1_000_000.0, biased=True, tied=False)
+TINY_GPT2 = Gpt2Config(vocab=VOCAB, hidden=32, heads=4, layers=2, longest=256)
+TINY_BERT = BertConfig(vocab=VOCAB, hidden=32, heads=4, layers=2, inner=64, longest=128)
+TINY_LAYOUTLM = replace(TINY_BERT, places=1024)
+TINY_GEMMA3 = Gemma3Config(
+    vocab=VOCAB,
+    hidden=32,
+    inner=64,
+    layers=3,
+    shape=Heads(heads=4, kv_heads=2, head=8),
+    window=5,
+    period=3,
+)
+TINY_T5 = T5Config(
+    vocab=VOCAB, hidden=32, inner=64, layers=2, heads=4, head=8, buckets=8, farthest=16
+)
+TINY_FLAMINGO = FlamingoConfig(
+    text=TINY_LLAMA, seen=TINY_VIT.tokens, width=TINY_VIT.hidden, heads=4, head=8
 )
 TINY_PROJECTOR = ProjectorConfig(grid=4, width=32, hidden=32)
 TINY_WHISPER = WhisperConfig(

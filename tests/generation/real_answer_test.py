@@ -15,7 +15,7 @@ from mllm_compiler.generation.model import NumpyModel, open_model
 from mllm_compiler.recipes import build_recipe
 from models.recipe.speech import clips, log_mel, samples
 from tests.bundle.small_bundle import KEY, TRUSTED
-from tests.runtime.answer_test import PROMPTS
+from tests.runtime.answer_test import PROMPTS, TALKERS
 from tests.runtime.onnx_answers import OnnxModel
 
 Opener = Callable[[str], tuple[OnnxModel, NumpyModel]]
@@ -38,9 +38,10 @@ def tokens(model: NumpyModel, ask: Ask) -> list[int]:
     return generate(model, ask, lambda text: None).tokens
 
 
+@pytest.mark.parametrize("name", TALKERS)
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
-def test_a_tiny_language_model(pair: Opener, temperature: float) -> None:
-    onnx, model = pair("tiny-llama")
+def test_a_tiny_language_model(pair: Opener, name: str, temperature: float) -> None:
+    onnx, model = pair(name)
     for seed, prompt in enumerate(PROMPTS):
         expected = onnx.text(prompt, 20, onnx.sampler(temperature, seed))
         ask = Ask(prompt=prompt, max_new_tokens=20, temperature=temperature, seed=seed)

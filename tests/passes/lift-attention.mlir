@@ -169,3 +169,17 @@ func.func @unfolds_scaled_heads_from_the_batch(%q: tensor<3x5x16xf32>, %k: tenso
   %5 = mllm.reshape %4 : (tensor<3x5x2x8xf32>) -> tensor<3x5x16xf32>
   func.return %5 : tensor<3x5x16xf32>
 }
+
+// CHECK-LABEL: func.func @reads_an_exclusion_below_a_sum
+// CHECK: %[[M:.*]] = mllm.select %c, %{{.*}}, %low
+// CHECK: %[[B:.*]] = mllm.binary add %[[M]], %b
+// CHECK: mllm.attention {{.*}} bias(%[[B]] : tensor<1x1x3x5xf32>)
+func.func @reads_an_exclusion_below_a_sum(%q: tensor<1x4x3x8xf32>, %k: tensor<1x4x8x5xf32>, %v: tensor<1x4x5x8xf32>, %c: tensor<1x1x3x5xi1>, %b: tensor<1x1x3x5xf32>) -> tensor<1x4x3x8xf32> {
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.matmul %q, %k : (tensor<1x4x3x8xf32>, tensor<1x4x8x5xf32>) -> tensor<1x4x3x5xf32>
+  %1 = mllm.select %c, %0, %low : (tensor<1x1x3x5xi1>, tensor<1x4x3x5xf32>, tensor<f32>) -> tensor<1x4x3x5xf32>
+  %2 = mllm.binary add %1, %b : (tensor<1x4x3x5xf32>, tensor<1x1x3x5xf32>) -> tensor<1x4x3x5xf32>
+  %3 = mllm.softmax %2 {axis = 3 : i64} : (tensor<1x4x3x5xf32>) -> tensor<1x4x3x5xf32>
+  %4 = mllm.matmul %3, %v : (tensor<1x4x3x5xf32>, tensor<1x4x5x8xf32>) -> tensor<1x4x3x8xf32>
+  func.return %4 : tensor<1x4x3x8xf32>
+}

@@ -157,3 +157,29 @@ func.func @keeps_a_mask_of_queries_and_keys(%q: tensor<2x3x32xf32>, %k: tensor<2
   %y = mllm.attention %q, %k, %k bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<2x3x32xf32>, tensor<2x5x32xf32>, tensor<2x5x32xf32>) -> tensor<2x3x32xf32>
   func.return %y : tensor<2x3x32xf32>
 }
+
+// CHECK-LABEL: func.func @takes_a_mask_out_of_a_bias
+// CHECK: mllm.attention %q, %k, %v bias(%b : tensor<1x4x3x5xf32>) {{{.*}}causal = true}
+func.func @takes_a_mask_out_of_a_bias(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>, %b: tensor<1x4x3x5xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"2">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare le %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %mask = mllm.select %s4, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %both = mllm.binary add %b, %mask : (tensor<1x4x3x5xf32>, tensor<1x1x3x5xf32>) -> tensor<1x4x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%both : tensor<1x4x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @drops_a_bias_of_zeros
+// CHECK: mllm.attention %q, %k, %v {heads
+func.func @drops_a_bias_of_zeros(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %bias = mllm.broadcast %zero : (tensor<f32>) -> tensor<1x4x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x4x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}

@@ -82,3 +82,22 @@ func.func @keeps_what_is_read_between(%x: tensor<2x8xf32>, %w: tensor<8xf32>) ->
   %5 = mllm.binary mul %4, %w : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
   func.return %4, %5 : tensor<2x8xf32>, tensor<2x8xf32>
 }
+
+// CHECK-LABEL: func.func @moves_a_transpose_of_rows_behind
+// CHECK: %[[Y:.*]] = mllm.rms_norm %x, %w
+// CHECK-NEXT: func.return %[[Y]]
+func.func @moves_a_transpose_of_rows_behind(%x: tensor<2x3x4x8xf32>, %w: tensor<8xf32>) -> tensor<2x3x4x8xf32> {
+  %0 = mllm.transpose %x {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x3x4x8xf32>) -> tensor<2x4x3x8xf32>
+  %1 = mllm.rms_norm %0, %w {epsilon = 1.0e-05 : f64} : (tensor<2x4x3x8xf32>, tensor<8xf32>) -> tensor<2x4x3x8xf32>
+  %2 = mllm.transpose %1 {perm = array<i64: 0, 2, 1, 3>} : (tensor<2x4x3x8xf32>) -> tensor<2x3x4x8xf32>
+  func.return %2 : tensor<2x3x4x8xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_transpose_that_makes_rows
+// CHECK: mllm.transpose %x
+// CHECK-NEXT: mllm.layer_norm
+func.func @keeps_a_transpose_that_makes_rows(%x: tensor<2x3x4xf32>) -> tensor<2x4x3xf32> {
+  %0 = mllm.transpose %x {perm = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+  %1 = mllm.layer_norm %0 {epsilon = 1.0e-05 : f64} : (tensor<2x4x3xf32>) -> tensor<2x4x3xf32>
+  func.return %1 : tensor<2x4x3xf32>
+}

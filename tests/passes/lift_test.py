@@ -87,6 +87,20 @@ EXPECTED = {
     },
     "tiny-whisper": {"mllm.attention": 6, "mllm.cross_attn": 4, "mllm.mlp": 6, "mllm.conv": 2},
     "tiny-vlm": {"mllm.patch_embed": 1, "mllm.gated_mlp": 2, "mllm.attention": 4, "mllm.mlp": 3},
+    "tiny-qwen2": {"mllm.attention": 2, "mllm.gated_mlp": 2, "mllm.linear": 9, "mllm.binary": 4},
+    "tiny-gpt2": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.linear": 5, "mllm.layer_norm": 5},
+    "tiny-bert": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.linear": 9, "mllm.layer_norm": 5},
+    "tiny-layoutlm": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.embedding": 9},
+    "tiny-gemma3": {
+        "mllm.attention": 3,
+        "mllm.gated_mlp": 3,
+        "mllm.rms_norm": 19,
+        "mllm.rope": 6,
+        "mllm.transpose": 0,
+        "mllm.binary": 7,
+    },
+    "tiny-t5": {"mllm.attention": 6, "mllm.cross_attn": 4, "mllm.mlp": 6, "mllm.rms_norm": 19},
+    "tiny-flamingo": {"mllm.attention": 4, "mllm.cross_attn": 2, "mllm.gated_mlp": 2},
 }
 """How many ops of a kind the lifted recipes have."""
 
@@ -111,16 +125,28 @@ def test_a_recipe_is_lifted_whole_and_computes_the_same(recipe: str) -> None:
     assert lifted_share(module) == 1.0
 
 
-def test_masks_become_attributes_of_attention() -> None:
-    imported = import_model(built("tiny-llama"))
+CROSS = "mllm.cross_attn"
+CAUSAL, MASKED, BIASED = "causal = true", "key_mask(", "bias("
+MASKS = {
+    "tiny-llama": [{CAUSAL, MASKED}] * 2,
+    "tiny-gpt2": [{CAUSAL, MASKED}] * 2,
+    "tiny-bert": [{MASKED}] * 2,
+    "tiny-gemma3": [*[{CAUSAL, MASKED, "window = 5"}] * 2, {CAUSAL, MASKED}],
+    "tiny-t5": [*[{MASKED, BIASED}] * 2, *[{CAUSAL, BIASED}, {MASKED}] * 4],
+    "tiny-flamingo": [set(), set(), *[set(), {CAUSAL, MASKED}] * 2],
+}
+"""What stands on the attentions of a recipe, in order."""
+
+
+@pytest.mark.parametrize("recipe", MASKS)
+def test_masks_become_attributes_of_attention(recipe: str) -> None:
+    imported = import_model(built(recipe))
     context = make_context(imported.store)
     for name in pass_names("lift"):
         pass_class(name)().apply(context, imported.module)
-    for op in imported.module.walk():
-        if op.name == "mllm.attention":
-            assert "causal = true" in str(op)
-            assert "key_mask" in str(op)
-            assert "bias" not in str(op)
+    texts = [str(o) for o in imported.module.walk() if o.name in ("mllm.attention", CROSS)]
+    words = (CAUSAL, MASKED, BIASED, "window = 5")
+    assert [{w for w in words if w in text} for text in texts] == MASKS[recipe]
 
 
 def test_locations_survive_lifting() -> None:

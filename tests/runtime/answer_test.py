@@ -22,6 +22,7 @@ from tests.runtime.onnx_answers import OnnxModel
 
 Pair = tuple[OnnxModel, Model]
 Opener = Callable[[str], Pair]
+TALKERS = ("tiny-llama", "tiny-qwen2", "tiny-gpt2", "tiny-gemma3")
 PROMPTS = (
     "What is photosynthesis?",
     "Write a haiku about the sea.",
@@ -50,9 +51,10 @@ def tokens(model: Model, prompt: str | None = None, **options: object) -> list[i
     return [piece.token for piece in pieces if piece.token is not None]
 
 
+@pytest.mark.parametrize("name", TALKERS)
 @pytest.mark.parametrize("temperature", [0.0, 1.5])
-def test_a_tiny_language_model(pair: Opener, temperature: float) -> None:
-    onnx, model = pair("tiny-llama")
+def test_a_tiny_language_model(pair: Opener, name: str, temperature: float) -> None:
+    onnx, model = pair(name)
     for seed, prompt in enumerate(PROMPTS):
         expected = onnx.text(prompt, 20, onnx.sampler(temperature, seed))
         options = {"max_new_tokens": 20, "temperature": temperature, "seed": seed}

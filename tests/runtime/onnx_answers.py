@@ -20,7 +20,7 @@ Array = NDArray[np.generic]
 
 
 class Graph:
-    """An ONNX file; inputs that are not given are a cache of no tokens."""
+    """An ONNX file; what it does not take is left out, and what is not given is an empty cache."""
 
     def __init__(self, path: Path) -> None:
         options = onnxruntime.SessionOptions()
@@ -30,9 +30,11 @@ class Graph:
         self.outputs = [value.name for value in self.session.get_outputs()]
 
     def run(self, feeds: dict[str, Array]) -> dict[str, Array]:
-        given = dict(feeds)
+        given = dict[str, Array]()
         for value in self.session.get_inputs():
-            if value.name not in given:
+            if value.name in feeds:
+                given[value.name] = feeds[value.name]
+            else:
                 _, heads, _, size = value.shape
                 given[value.name] = np.zeros((1, heads, 0, size), np.float32)
         return dict(zip(self.outputs, self.session.run(None, given), strict=True))

@@ -1,0 +1,16 @@
+"""A Gemma 3 of three layers with seeded weights, for tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from models.recipe.gemma3 import decoder
+from models.recipe.tiny import SEED, TINY_GEMMA3
+from models.recipe.tiny_text import TEMPLATE, tiny_tokenizer
+
+
+def build(out: Path) -> None:
+    """Write the model into `out`."""
+    decoder(TINY_GEMMA3, SEED).save(out / "model.onnx")
+    tiny_tokenizer().save(str(out / "tokenizer.json"))
+    (out / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
