@@ -20,8 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i1, i64
@@ -242,7 +240,9 @@ def _attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
     masks = [mask for _, mask in read if mask is not None]
     if not masks:
         return
-    mask = reduce(and_, masks, Mask(window=None if op.window is None else op.window.value.data))
+    mask = Mask(window=None if op.window is None else op.window.value.data)
+    for part in masks:
+        mask = mask & part
     causal = bool(op.causal) or mask.causal
     if mask.window is not None and not causal:
         return
