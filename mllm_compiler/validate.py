@@ -16,10 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from mllm_compiler.dialects.dims import dims_of
-from mllm_compiler.dialects.types import dtype_of, tensor_type
+from mllm_compiler.dialects.types import dtype_of, ranked, tensor_type
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pass_run import PassRecord
 from mllm_compiler.passes.graphs import argument_names, graphs, pipeline_of, symbol_bound
+from mllm_compiler.passes.infer_shapes import infer_function
 from mllm_compiler.reference import run_function
 from mllm_compiler.reference.cpu import CacheState, run_lowered
 from mllm_compiler.weights import WeightStore
@@ -134,9 +135,8 @@ def relative_error(value: NDArray[np.generic], expected: NDArray[np.generic]) ->
 def seeded_inputs(graph: FuncOp, bounds: Mapping[str, int]) -> Values:
     """Inputs of a graph that are the same each time, small, and mean something to a model."""
     kinds = [tensor_type(argument) for argument in graph.args]
-    sizes = symbol_sizes(
-        {s for kind in kinds for dim in dims_of(kind) for s in dim.symbols()}, bounds
-    )
+    symbols = {s for kind in kinds for dim in dims_of(kind) for s in dim.symbols()}
+    sizes = filling_sizes(graph, symbol_sizes(symbols, bounds), bounds)
     inputs: dict[str, NDArray[np.generic]] = {}
     for name, kind in zip(argument_names(graph), kinds, strict=True):
         shape = tuple(dim.evaluate(sizes) for dim in dims_of(kind))
@@ -155,6 +155,27 @@ def symbol_sizes(symbols: Iterable[str], bounds: Mapping[str, int]) -> dict[str,
         if stem != symbol and stem in sizes and f"past_{stem}" in sizes:
             sizes[symbol] = sizes[stem] + sizes[f"past_{stem}"]
     return sizes
+
+
+def filling_sizes(
+    graph: FuncOp, sizes: Mapping[str, int], bounds: Mapping[str, int]
+) -> dict[str, int]:
+    """The sizes, grown within their bounds until no value of the graph is empty.
+
+    A sound must be longer than the windows that slide over it.
+    """
+    inferred, grown = graph.clone(), dict(sizes)
+    infer_function(inferred)
+    values = [r for op in inferred.walk() for r in op.results]
+    kinds = [kind for v in values if (kind := ranked(v)) is not None]
+    dims = {d for kind in kinds for d in dims_of(kind) if not d.unknown}
+    dims = {d for d in dims if d.symbols() and d.symbols() <= grown.keys()}
+    while empty := {s for d in dims if d.evaluate(grown) < 1 for s in d.symbols()}:
+        larger = {s: min(2 * grown[s], symbol_bound(s, dict(bounds))) for s in empty}
+        if larger.items() <= grown.items():
+            break
+        grown |= larger
+    return grown
 
 
 def seeded_value(

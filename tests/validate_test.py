@@ -17,7 +17,8 @@ from mllm_compiler.dialects.mllm import BinaryOp
 from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.pass_run import count_ops, observe, run_passes
-from mllm_compiler.validate import Validator, relative_error, symbol_sizes
+from mllm_compiler.passes.graphs import graphs
+from mllm_compiler.validate import Validator, relative_error, seeded_inputs, symbol_sizes
 from mllm_compiler.weights import WeightStore
 
 TEXT = """
@@ -123,3 +124,18 @@ def test_operations_are_counted_and_lifted() -> None:
         '-> (tensor<?x8xf32, #mllm.dims<"tokens", "8">>)\n  func',
     )
     assert lifted_share(parse(onnx)) == 0.0
+
+
+def test_sizes_grow_until_a_window_fits() -> None:
+    text = """
+    func.func @hears(%x: tensor<1x1x?xf32, #mllm.dims<"1", "1", "samples">> {mllm.name = "x"},
+                     %w: tensor<2x1x10xf32> {mllm.name = "w"}) -> (tensor<?x?x?xf32>) {
+      %y = onnx.Conv %x, %w {strides = array<i64: 5>, group = 1 : i64}
+        : (tensor<1x1x?xf32, #mllm.dims<"1", "1", "samples">>, tensor<2x1x10xf32>)
+        -> (tensor<?x?x?xf32>)
+      func.return %y : tensor<?x?x?xf32>
+    }
+    """
+    graph = graphs(parse(text))[0]
+    assert seeded_inputs(graph, {"samples": 100})["x"].shape == (1, 1, 12)
+    assert seeded_inputs(graph, {"samples": 7})["x"].shape == (1, 1, 7)

@@ -2,7 +2,8 @@
 
 `exports/` holds one small decoder as torch 2.13 wrote it: by its legacy exporter (opset 17), by
 its newer one (opset 18), and by that for opset 23, whose attention, rotary positions and
-normalisations are operators.
+normalisations are operators. `exports/hugging_face/` holds random models of a layer or two, as
+torch 2.13 and transformers 5.24 wrote them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from mllm_compiler.weights import WeightStore
 from models.build import built
 
 EXPORTS = sorted((Path(__file__).parent / "exports").glob("*.onnx"))
+HUGGING_FACE = sorted((Path(__file__).parent / "exports" / "hugging_face").glob("*.onnx"))
 B, T, P = 2, 3, 4
+SAMPLES = 400
 
 
 def lifted(file: Path) -> tuple[ModuleOp, WeightStore]:
@@ -44,18 +47,24 @@ def inputs_of(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
     rng, made = np.random.default_rng(7), dict[str, np.ndarray]()
     past = P if any("past" in i.name for i in session.get_inputs()) else 0
     for given in session.get_inputs():
-        name, shape = given.name, [d if isinstance(d, int) else None for d in given.shape]
+        name, rank = given.name, len(given.shape)
         if name == "attention_mask":
             made[name] = np.ones((B, past + T), np.int64)
         elif name == "position_ids":
             made[name] = np.tile(np.arange(past, past + T), (B, 1))
         elif "int64" in given.type:
-            made[name] = rng.integers(0, 20, (B, T))
+            made[name] = rng.integers(0, 20, filled(given.shape, [B, T]))
         else:
-            sizes = [B, T if len(shape) == 3 else 2, P, 4]
-            filled = [size if d is None else d for d, size in zip(shape, sizes, strict=False)]
-            made[name] = rng.standard_normal(filled).astype(np.float32)
+            second = {2: SAMPLES, 3: T, 4: 2}[rank]
+            shape = filled(given.shape, [B, second, P, 4])
+            made[name] = rng.standard_normal(shape).astype(np.float32)
     return made
+
+
+def filled(shape: list[int | str], sizes: list[int]) -> list[int]:
+    """A shape with sizes in place of its symbols."""
+    pairs = zip(shape, sizes, strict=False)
+    return [d if isinstance(d, int) else size for d, size in pairs]
 
 
 def compare(file: Path) -> ModuleOp:
@@ -84,6 +93,11 @@ def structure(module: ModuleOp) -> Counter[str]:
 
 @pytest.mark.parametrize("file", EXPORTS, ids=lambda f: f.stem)
 def test_an_export_computes_what_onnx_runtime_computes(file: Path) -> None:
+    compare(file)
+
+
+@pytest.mark.parametrize("file", HUGGING_FACE, ids=lambda f: f.stem)
+def test_an_export_of_hugging_face_lifts_whole(file: Path) -> None:
     compare(file)
 
 

@@ -29,6 +29,15 @@ func.func @ends_shape_arithmetic(%x: tensor<2x3x4xf32>) -> tensor<2x12xf32> {
   func.return %y : tensor<2x12xf32>
 }
 
+// CHECK-LABEL: func.func @wraps_no_places_that_are_known
+// CHECK-NOT: mllm.select
+// CHECK: mllm.gather
+func.func @wraps_no_places_that_are_known(%x: tensor<2x3xf32>) -> tensor<2xf32> {
+  %i = mllm.constant dense<[[1, 0], [0, 2]]> : tensor<2x2xi64>
+  %y = onnx.GatherND %x, %i {batch_dims = 0 : i64} : (tensor<2x3xf32>, tensor<2x2xi64>) -> (tensor<2xf32>)
+  func.return %y : tensor<2xf32>
+}
+
 // CHECK-LABEL: func.func @gathers_by_several_indices_from_one_axis
 // CHECK: %[[FLAT:.*]] = mllm.reshape %x : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
 // CHECK-NEXT: mllm.gather %[[FLAT]], %{{.*}} {axis = 0 : i64} : (tensor<6x4xf32>, tensor<5xi64>) -> tensor<5x4xf32>

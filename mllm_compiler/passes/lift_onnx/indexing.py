@@ -13,6 +13,7 @@ from mllm_compiler.dialects.mllm import (
     BinaryKind,
     CompareKind,
     CompareOp,
+    ConcatOp,
     EmbeddingOp,
     GatherOp,
     IotaOp,
@@ -24,8 +25,9 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.mllm.contract import normal_axis
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
-from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, contents
+from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, contents, static
 from mllm_compiler.passes.lift_onnx.linear import integer_attribute
+from mllm_compiler.passes.matching import made_by, peel
 
 
 def _gather(op: OnnxOp, emit: Emit) -> SSAValue | None:
@@ -64,11 +66,28 @@ def _along(emit: Emit, indices: SSAValue, axis: int) -> SSAValue:
     return emit.reshape(emit(IotaOp(dims[axis], 0)), dims)
 
 
+def _is_counted(value: SSAValue) -> bool:
+    """Whether integers are known not to be negative: constants, or counted up from such a one."""
+    known = static(value)
+    if known is not None:
+        return min(known, default=0) >= 0
+    counter = made_by(peel(value), IotaOp)
+    if counter is None or counter.step.value.data < 0:
+        return False
+    start = counter.start.data[0].as_int()
+    return start is not None and start >= 0
+
+
 def _part(emit: Emit, indices: SSAValue, at: int, size: Dim) -> SSAValue:
     """One component of indices [*rest, depth], counted from the front: [*rest]."""
-    rest = shape_of(indices)[:-1]
-    starts = [*[Dim()] * len(rest), Dim.const(at)]
-    index = emit.reshape(emit(SliceOp(indices, starts, [*rest, 1])), rest)
+    rest, joined = shape_of(indices)[:-1], made_by(indices, ConcatOp)
+    if joined is not None and all(shape_of(x) == (*rest, Dim.const(1)) for x in joined.xs):
+        index = emit.reshape(joined.xs[at], rest)
+    else:
+        starts = [*[Dim()] * len(rest), Dim.const(at)]
+        index = emit.reshape(emit(SliceOp(indices, starts, [*rest, 1])), rest)
+    if _is_counted(indices) or _is_counted(index):
+        return index
     negative = emit(CompareOp(CompareKind.LT, index, emit.scalar(0, i64)))
     wrapped = emit.binary(BinaryKind.ADD, index, emit.dims([size], []))
     return emit(SelectOp(negative, wrapped, index))
