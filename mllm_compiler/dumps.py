@@ -1,4 +1,4 @@
-"""Shows the IR after each pass: files of a folder, or stderr."""
+"""Shows the IR after each pass: files of a folder, or stderr; reads such a file back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.utils.exceptions import ParseError
 
 from mllm_compiler.bundle.files import atomic_output, reading
+from mllm_compiler.dialects import make_context
+from mllm_compiler.errors import CompileError
 from mllm_compiler.pass_run import PassRecord
+from mllm_compiler.weights import WeightStore
 
 SHOWN = 6
 """How many kinds of operation the head of a dump names."""
@@ -66,3 +71,31 @@ def text_of(module: ModuleOp) -> str:
     stream = io.StringIO()
     Printer(stream, print_debuginfo=True).print_op(module)
     return stream.getvalue()
+
+
+def read_dump(path: Path, store: WeightStore) -> ModuleOp:
+    """The module of a dump.
+
+    Raises:
+        CompileError: MLC-U005, it cannot be read; MLC-U008, it does not parse.
+    """
+    with reading(path):
+        raw = path.read_bytes()
+    try:
+        return Parser(make_context(store), raw.decode(), str(path)).parse_module()
+    except ParseError as fault:
+        raise unparsed(fault) from None
+    except UnicodeDecodeError as fault:
+        text = f"byte {fault.start} is not UTF-8 text"
+        remedy = "give a .mlir file"
+        raise CompileError("MLC-U008", text, location=str(path), remedy=remedy) from None
+
+
+def unparsed(fault: ParseError) -> CompileError:
+    """The error of text that is no IR."""
+    return CompileError(
+        "MLC-U008",
+        fault.msg.strip().splitlines()[0],
+        location=str(fault.span.get_location()),
+        remedy="docs/dialects.md shows how each operation is written",
+    )

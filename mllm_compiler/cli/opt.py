@@ -22,6 +22,7 @@ from mllm_compiler.bundle.files import file_error, reading
 from mllm_compiler.cli.faults import guarded, say
 from mllm_compiler.dialects import DIALECTS, CompilerContext, dialect_factory
 from mllm_compiler.dialects.verify import verify
+from mllm_compiler.dumps import unparsed
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pipelines import PASSES, PIPELINES, check_pass, pass_class, pass_names
 from mllm_compiler.weights import WeightStore
@@ -127,12 +128,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         MllmOpt(description="Run passes over a module.", args=list(arguments)).run()
     except ParseError as fault:
-        raise CompileError(
-            "MLC-U008",
-            fault.msg.strip().splitlines()[0],
-            location=str(fault.span.get_location()),
-            remedy="docs/dialects.md shows how each operation is written",
-        ) from None
+        raise unparsed(fault) from None
     except DiagnosticException as fault:
         raise CompileError("MLC-U009", str(fault).strip().splitlines()[-1], location=NAME) from None
     except UnicodeDecodeError as fault:

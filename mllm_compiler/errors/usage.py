@@ -103,4 +103,22 @@ CODES: dict[str, ErrorCode] = {
         "weights, a file 2146435072 [MLC-U012] (attach the model itself)",
         remedy="Attach the model itself to the report.",
     ),
+    "MLC-U013": ErrorCode(
+        title="The bytes of a weight are not known",
+        exit=1,
+        cause="A dump names its weights by digest and holds none of their bytes; they are found in "
+        "the model that the dump was made from.",
+        example="/model/lm_head/MatMul: error: the bytes of a weight are not known [MLC-U013] "
+        "(name the model that the dump was made from with --weights)",
+        remedy="Give the model with `--weights MODEL`.",
+    ),
+    "MLC-U014": ErrorCode(
+        title="No form in ONNX",
+        exit=1,
+        cause="`mllmc export` met an op of a level below `mllm`, or an operator of ONNX whose form "
+        "differs between the model's opset and the one that is asked for.",
+        example="/ReduceMax: error: 'onnx.ReduceMax' of opset 13 has another form in opset 23 "
+        "[MLC-U014] (export with --opset 13)",
+        remedy="Export an earlier level with `--stop-after`, or with the model's own opset.",
+    ),
 }

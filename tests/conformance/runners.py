@@ -10,13 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+from onnxruntime import InferenceSession, set_default_logger_severity
+from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
+from mllm_compiler.backends.onnx.export import export_graph
+from mllm_compiler.backends.onnx.write import serialised
 from mllm_compiler.dialects import make_context
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer import Imported, import_model
 from mllm_compiler.pass_run import run_passes
+from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.pipelines import LIFT, LOWER, PLACE, PLAN, SHAPES, SPLIT, pass_class
 from mllm_compiler.reference import run_function
 from runtime_stub.failure import RuntimeFailure
@@ -34,6 +43,8 @@ class Outcome:
     status: str
     why: str = ""
 
+
+set_default_logger_severity(3)
 
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
@@ -55,6 +66,14 @@ def run_lifted(case: Case) -> Outcome:
 def run_c(case: Case) -> Outcome:
     """The C runtime."""
     return _judged(lambda: _c(case))
+
+
+def run_exported(case: Case, opset: int) -> Outcome:
+    """ONNX Runtime on the `mllm` dialect that is written back as ONNX.
+
+    Where it has no kernel for a type, the standard's own reference runs what is written.
+    """
+    return _judged(lambda: _exported(case, opset))
 
 
 def _judged(run: Callable[[], str | None]) -> Outcome:
@@ -99,6 +118,26 @@ def _c(case: Case) -> str | None:
     entry = next(iter(imported.spec.graphs))
     with CRunner(emit(imported.module), imported.store) as runner:
         return _wrong(case, imported, lambda inputs: runner.run(entry, inputs))
+
+
+def _exported(case: Case, opset: int) -> str | None:
+    imported = _import(case)
+    _apply(imported, (*SHAPES.passes, *LIFT.passes))
+    (function,) = graphs(imported.module)
+    model = serialised(export_graph(function, imported.store, opset))
+    proto = onnx.load_from_string(model)
+    names = [output.name for output in proto.graph.output]
+
+    def answer(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        # ONNX Runtime takes no scalars of NumPy.
+        given = {n: np.asarray(v) if isinstance(v, np.generic) else v for n, v in inputs.items()}
+        try:
+            results = InferenceSession(model).run(names, given)
+        except (errors.NotImplemented, RuntimeError):
+            results = ReferenceEvaluator(proto).run(None, given)
+        return dict(zip(names, results, strict=True))
+
+    return _wrong(case, imported, answer)
 
 
 def _import(case: Case) -> Imported:
