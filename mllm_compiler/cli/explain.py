@@ -1,9 +1,9 @@
-"""`mllmc explain`: where each operation of a model would run, and why."""
+"""`mllmc explain`: where each operation of a model would run, why, at what cost, and what to do."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +11,7 @@ import click
 from mllm_compiler.cli.console import progress, table, write_json, write_line
 
 if TYPE_CHECKING:
-    from mllm_compiler.passes.place import Placement, Row
+    from mllm_compiler.passes.place import Placement, Row, Total
 
 
 @click.command(name="explain")
@@ -19,14 +19,21 @@ if TYPE_CHECKING:
 @click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
 @click.option("--fallback", default="none", show_default=True, help="Where the rest may run.")
 @click.option("--all", "every", is_flag=True, help="A row for each operation, not for each kind.")
+@click.option("--html", type=click.Path(path_type=Path), help="Also write a page, in one file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def explain_command(
-    context: click.Context, model: str, target: str, fallback: str, every: bool, as_json: bool
+    context: click.Context,
+    model: str,
+    target: str,
+    fallback: str,
+    every: bool,
+    html: Path | None,
+    as_json: bool,
 ) -> None:
     """Say where each operation would run."""
-    from pathlib import Path
-
+    from mllm_compiler.bundle.files import atomic_output
+    from mllm_compiler.cli.explain_page import facts_of, page
     from mllm_compiler.compiler import Request, compile_model
     from mllm_compiler.passes.place import explain
     from mllm_compiler.pipelines import LIFT, check_target
@@ -39,22 +46,28 @@ def explain_command(
     with progress("finding the model") as shown:
         path: Path = find_model(model, shown.say)
         request = Request(model=path, target=target, stop_after=LIFT.passes[-1])
-        placement = explain(compile_model(request, step=shown.step).module, target, fallback)
+        compiled = compile_model(request, step=shown.step)
+        placement = explain(compiled.module, target, fallback)
+    facts = facts_of(placement, compiled.name)
+    if html is not None:
+        with atomic_output(html) as out:
+            out.write(page(facts).encode())
     if as_json:
-        write_json(_facts(placement))
+        write_json(facts)
     else:
         _tell(placement, every)
     context.exit(3 if placement.homeless else 0)
 
 
 def _tell(placement: Placement, every: bool) -> None:
-    columns = ("graph", "location", "operation", "type", "home", "why", "MFLOP")
+    columns = ("graph", "location", "operation", "type", "home", "why", "MFLOP", "kB")
     if every:
         table("placement", columns, [_row(row) for row in placement.rows])
     else:
         kinds = Counter((row.operation, row.home or "none", row.why) for row in placement.rows)
         rows = [(str(n), *kind) for kind, n in sorted(kinds.items())]
         table("placement", ("count", "operation", "home", "why"), rows)
+    _tell_totals(placement)
     for row in placement.homeless:
         write_line(f"{row.location}: '{row.operation}' has no home: {row.why} ({row.remedy})")
     from mllm_compiler.report import percent
@@ -67,30 +80,21 @@ def _tell(placement: Placement, every: bool) -> None:
     )
 
 
+def _tell_totals(placement: Placement) -> None:
+    """What runs where, and what is refused by which kind of rule."""
+    columns = ("count", "MFLOP", "kB read", "kB written", "kB weights")
+    homes = placement.totals(lambda row: row.home or "none")
+    table("totals", ("home", *columns), [(name, *_cells(t)) for name, t in homes.items()])
+    rules = placement.totals(lambda row: None if row.refusal is None else row.refusal.rule)
+    if rules:
+        table("refusals", ("rule", *columns), [(name, *_cells(t)) for name, t in rules.items()])
+
+
+def _cells(total: Total) -> tuple[str, ...]:
+    sizes = (total.read, total.written, total.weights)
+    return (str(total.operations), f"{total.flops / 1e6:.3f}", *(f"{n / 1e3:.1f}" for n in sizes))
+
+
 def _row(row: Row) -> tuple[str, ...]:
-    flops = f"{row.cost.flops / 1e6:.3f}"
-    return (row.graph, row.location, row.operation, row.type, row.home or "none", row.why, flops)
-
-
-def _facts(placement: Placement) -> dict[str, object]:
-    return {
-        "target": placement.target,
-        "flops_share": placement.share(placement.target),
-        "homeless": len(placement.homeless),
-        "operations": list(_operations(placement.rows)),
-    }
-
-
-def _operations(rows: Iterable[Row]) -> Iterable[dict[str, object]]:
-    for row in rows:
-        yield {
-            "graph": row.graph,
-            "location": row.location,
-            "operation": row.operation,
-            "type": row.type,
-            "home": row.home,
-            "why": row.why,
-            "remedy": row.remedy,
-            "flops": row.cost.flops,
-            "bytes": row.cost.bytes,
-        }
+    cost = (f"{row.cost.flops / 1e6:.3f}", f"{row.cost.bytes / 1e3:.1f}")
+    return (row.graph, row.location, row.operation, row.type, row.home or "none", row.why, *cost)

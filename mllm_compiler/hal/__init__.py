@@ -1,6 +1,19 @@
 """What each target can run: a table a target, and the questions that may be asked of it."""
 
 from mllm_compiler.hal.cost import Cost, cost_of
-from mllm_compiler.hal.target import Answer, OpSupport, Target, target, target_names
+from mllm_compiler.hal.rules import Limit, Refusal, Rule
+from mllm_compiler.hal.target import Answer, OpSupport, Target, target, target_names, target_of
 
-__all__ = ["Answer", "Cost", "OpSupport", "Target", "cost_of", "target", "target_names"]
+__all__ = [
+    "Answer",
+    "Cost",
+    "Limit",
+    "OpSupport",
+    "Refusal",
+    "Rule",
+    "Target",
+    "cost_of",
+    "target",
+    "target_names",
+    "target_of",
+]

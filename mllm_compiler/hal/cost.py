@@ -21,17 +21,35 @@ Env = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of an op."""
+    """The cost of an op.
+
+    Attributes:
+        flops: Floating-point operations.
+        read: Bytes of its operands.
+        written: Bytes of its results.
+        weights: Those of the bytes read that are weights and constants.
+    """
 
     flops: int
-    bytes: int
+    read: int
+    written: int
+    weights: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """What is read and written."""
+        return self.read + self.written
 
 
 def cost_of(op: Operation, env: Env) -> Cost:
     """The cost of an op with the symbols of `env`; a data-dependent dimension counts as 1."""
     elements = sum(_elements(r, env) for r in op.results)
     flops = FLOPS.get(type(op), _none)(op, elements, env)
-    return Cost(flops, sum(_nbytes(v, env) for v in (*op.operands, *op.results)))
+    weights = [v for v in op.operands if isinstance(v.owner, mllm.WeightOp | mllm.ConstantOp)]
+    read, written, kept = (
+        sum(_nbytes(v, env) for v in values) for values in (op.operands, op.results, weights)
+    )
+    return Cost(flops, read, written, kept)
 
 
 def _none(op: Operation, elements: int, env: Env) -> int:

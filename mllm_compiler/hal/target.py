@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final, cast
@@ -19,6 +19,7 @@ from xdsl.utils.str_enum import StrEnum
 from mllm_compiler.dialects.dims import dims_of
 from mllm_compiler.dialects.types import element_of, ranked
 from mllm_compiler.hal.cost import Cost, cost_of
+from mllm_compiler.hal.rules import Limit, Refusal, Rule, limit_of
 
 TABLES: Final = files("mllm_compiler.hal") / "targets"
 
@@ -28,16 +29,26 @@ class Answer:
     """Whether an op runs on a target.
 
     Attributes:
-        ok: It does.
-        reason: The kernel that runs it, or what is missing.
-        remedy: What a user can do where it does not.
+        kernel: What runs it; empty where nothing does.
+        refusal: The rule that is against it.
+        remedy: What a user can do where it does not run.
         cost: What it costs.
     """
 
-    ok: bool
-    reason: str
+    kernel: str
+    refusal: Refusal | None
     remedy: str
     cost: Cost
+
+    @property
+    def ok(self) -> bool:
+        """It does."""
+        return self.refusal is None
+
+    @property
+    def reason(self) -> str:
+        """The kernel that runs it, or what is missing."""
+        return self.kernel if self.refusal is None else self.refusal.reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +60,8 @@ class OpSupport:
         dtypes: The element types of its operands and results.
         ranks: The least and the largest rank of its first operand.
         kinds: The values of the property `kind` by the element type of the first operand.
+        limits: Bounds on extents and properties.
+        rewrites: What to write instead, by the rule that refuses the op.
         notes: What a reader should know.
     """
 
@@ -56,6 +69,8 @@ class OpSupport:
     dtypes: tuple[str, ...]
     ranks: tuple[int, int] = (0, 8)
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    limits: tuple[Limit, ...] = ()
+    rewrites: Mapping[str, str] = field(default_factory=dict[str, str])
     notes: str = ""
 
 
@@ -83,44 +98,70 @@ class Target:
 
     def supports(self, op: Operation, env: Mapping[str, int]) -> Answer:
         """Whether the op runs here, and what it costs with the symbols of `env`."""
-        cost = cost_of(op, env)
-        missing = self._missing(op)
-        if missing:
-            return Answer(False, missing, self._remedy(op), cost)
+        cost, refusal = cost_of(op, env), self.refusal(op, env)
+        if refusal is not None:
+            return Answer("", refusal, self._remedy(op, refusal, env), cost)
         entry = self.ops.get(op.name)
-        return Answer(True, self.title if entry is None else entry.kernel, "", cost)
+        return Answer(self.title if entry is None else entry.kernel, None, "", cost)
 
-    def _missing(self, op: Operation) -> str:
-        """What the target lacks for the op; empty where it lacks nothing."""
-        dialect = op.name.partition(".")[0]
-        if dialect in self.dialects:
-            return ""
+    def refusal(self, op: Operation, env: Mapping[str, int]) -> Refusal | None:
+        """The first rule against the op, with what to write instead; None where it runs."""
+        if op.name.partition(".")[0] in self.dialects:
+            return None
         entry = self.ops.get(op.name)
-        if entry is None:
-            if op.name == "onnx.Custom":
-                return "no operator of that name is known"
-            return "it was not lifted from ONNX" if dialect == "onnx" else "no kernel"
+        found = _unknown(op) if entry is None else self._against(op, entry, env)
+        if found is None or found.rewrite:
+            return found
+        own = "" if entry is None else entry.rewrites.get(found.rule, "")
+        by_rule, by_op = shared_rewrites()
+        rewrite = own or by_op.get(op.name, "") or by_rule.get(found.rule, "")
+        return replace(found, rewrite=rewrite)
+
+    def _against(self, op: Operation, entry: OpSupport, env: Mapping[str, int]) -> Refusal | None:
+        """The rule of an entry that the op breaks."""
         values = [*op.operands, *op.results]
         elements = [str(element_of(v)) for v in values if ranked(v) is not None]
         wrong = sorted(set(elements) - set(entry.dtypes))
         if wrong:
-            return f"no kernel for {', '.join(wrong)}, only for {', '.join(entry.dtypes)}"
+            got, allowed = ", ".join(wrong), ", ".join(entry.dtypes)
+            return Refusal(Rule.DTYPE, f"no kernel for {got}, only for {allowed}", got, allowed)
         if not self.data_dependent_shapes and any(map(_data_dependent, values)):
-            return "a size depends on data, memory cannot be planned"
+            reason = "a size depends on data, memory cannot be planned"
+            return Refusal(Rule.SHAPE, reason, "?", "expressions over the sizes of inputs")
         rank = _rank(values[0]) if values else 0
         if not entry.ranks[0] <= rank <= entry.ranks[1]:
-            return f"no kernel for rank {rank}, only for {entry.ranks[0]} to {entry.ranks[1]}"
-        kind, kinds = op.properties.get("kind"), entry.kinds.get(elements[0] if elements else "")
-        word = _word(kind)
+            allowed = f"{entry.ranks[0]} to {entry.ranks[1]}"
+            reason = f"no kernel for rank {rank}, only for {allowed}"
+            return Refusal(Rule.RANK, reason, str(rank), allowed)
+        kinds = entry.kinds.get(elements[0] if elements else "")
+        word = _word(op.properties.get("kind"))
         if word and kinds and word not in kinds:
-            return f"'{word}' has no {elements[0]} kernel"
-        return ""
+            reason = f"'{word}' has no {elements[0]} kernel"
+            return Refusal(Rule.KIND, reason, word, ", ".join(kinds))
+        broken = (limit.refusal(op, env) for limit in entry.limits)
+        return next((refusal for refusal in broken if refusal is not None), None)
 
-    def _remedy(self, op: Operation) -> str:
+    def _remedy(self, op: Operation, refusal: Refusal, env: Mapping[str, int]) -> str:
         others = [t for t in target_names() if t != self.name]
-        able = [n for n in others if not target(n)._missing(op)]
+        able = [n for n in others if target(n).refusal(op, env) is None]
         where = f"compile with --target {able[0]}, or " if able else ""
-        return f"{where}change the op in the model"
+        return f"{where}{refusal.rewrite or 'change the op in the model'}"
+
+
+@cache
+def shared_rewrites() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What to write instead on any target: by rule, and by the name of an op."""
+    table = tomllib.loads(TABLES.joinpath("rewrites.toml").read_text(encoding="utf-8"))
+    return table["rules"], table["operators"]
+
+
+def _unknown(op: Operation) -> Refusal:
+    """Why an op without an entry does not run."""
+    if op.name == "onnx.Custom":
+        return Refusal(Rule.OPERATOR, "no operator of that name is known")
+    if op.name.startswith("onnx."):
+        return Refusal(Rule.LIFTING, "it was not lifted from ONNX")
+    return Refusal(Rule.OPERATOR, "no kernel")
 
 
 @cache
@@ -132,7 +173,11 @@ def target(name: str) -> Target:
     """
     if name not in target_names():
         raise KeyError(name)
-    table = tomllib.loads((TABLES / name / "support.toml").read_text(encoding="utf-8"))
+    return target_of(tomllib.loads((TABLES / name / "support.toml").read_text(encoding="utf-8")))
+
+
+def target_of(table: dict[str, Any]) -> Target:
+    """The target that a table describes."""
     return Target(
         name=table["name"],
         title=table["title"],
@@ -156,6 +201,8 @@ def _entry(entry: dict[str, Any]) -> OpSupport:
         dtypes=tuple(entry["dtypes"]),
         ranks=(ranks[0], ranks[1]),
         kinds={dtype: tuple(kinds) for dtype, kinds in entry.get("kinds", {}).items()},
+        limits=tuple(map(limit_of, entry.get("limits", []))),
+        rewrites=entry.get("rewrites", {}),
         notes=entry.get("notes", ""),
     )
 

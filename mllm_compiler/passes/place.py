@@ -10,7 +10,7 @@ it has no home, which is an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -24,7 +24,7 @@ from mllm_compiler.dialects.hal import PlaceAttr
 from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
-from mllm_compiler.hal import Answer, Cost, target
+from mllm_compiler.hal import Answer, Cost, Refusal, target
 from mllm_compiler.passes.graphs import (
     block_of,
     graphs,
@@ -79,6 +79,7 @@ class Row:
         type: Its first result's element type and dims.
         home: The target; None where it has none.
         why: The kernel that runs it, or what is missing.
+        refusal: The target's rule against it.
         remedy: What a user can do where it has no home, or only the fallback.
         cost: What it costs.
     """
@@ -89,6 +90,7 @@ class Row:
     type: str
     home: str | None
     why: str
+    refusal: Refusal | None
     remedy: str
     cost: Cost
 
@@ -126,6 +128,35 @@ class Placement:
         away = sum(max(1, row.cost.flops) for row in self.rows if row.home != home)
         return 1.0 if away == 0 else here / (here + away)
 
+    def totals(self, key: Callable[[Row], str | None]) -> dict[str, Total]:
+        """The cost of the rows by a key, dearest first; rows without a key count nowhere."""
+        sums: dict[str, Total] = {}
+        for row in self.rows:
+            if (name := key(row)) is not None:
+                sums[name] = sums.get(name, Total()) + row.cost
+        return dict(sorted(sums.items(), key=lambda item: (-item[1].flops, item[0])))
+
+
+@dataclass(frozen=True)
+class Total:
+    """The cost of several ops."""
+
+    operations: int = 0
+    flops: int = 0
+    read: int = 0
+    written: int = 0
+    weights: int = 0
+
+    def __add__(self, cost: Cost) -> Total:
+        """With one op more."""
+        return Total(
+            self.operations + 1,
+            self.flops + cost.flops,
+            self.read + cost.read,
+            self.written + cost.written,
+            self.weights + cost.weights,
+        )
+
 
 def explain(module: ModuleOp, name: str, fallback: str = NONE) -> Placement:
     """Where every op would run; nothing is changed and nothing refused.
@@ -156,6 +187,7 @@ def _row(op: Operation, graph: str, env: dict[str, int], name: str, fallback: st
         type=_type(op.results[0]) if op.results else "",
         home=home,
         why=why,
+        refusal=answer.refusal,
         remedy=remedy,
         cost=answer.cost,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from html.parser import HTMLParser
+from pathlib import Path
 
 import onnx
 import pytest
@@ -10,6 +12,7 @@ from onnx import TensorProto, helper
 
 from mllm_compiler.cli.main import run
 from tests.cli.recipes import tiny
+from tests.importer.onnx_models import save, write
 
 Captured = pytest.CaptureFixture[str]
 
@@ -57,6 +60,80 @@ def test_the_table_counts_kinds_or_lists_all(capsys: Captured) -> None:
     short = capsys.readouterr().out
     assert run(["explain", str(tiny("tiny-vit")), "--all"]) == 0
     assert len(capsys.readouterr().out.splitlines()) > len(short.splitlines())
+
+
+def page_of(words: list[str], folder: Path) -> str:
+    out = folder / "page.html"
+    run(["explain", *words, "--html", str(out)])
+    return out.read_text(encoding="utf-8")
+
+
+class Page(HTMLParser):
+    """What a browser would read of a page: its cells, its scripts, and what it would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [v or "" for k, v in attrs if k in ("src", "href", "action", "data")]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1] and self.tags[-1] not in ("script", "style"):
+            self.rows[-1][-1] += data.strip()
+
+
+def test_the_page_shows_what_json_says_and_fetches_nothing(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    page = Page(page_of([str(tiny("tiny-vit")), "--json"], tmp_path))
+    facts = json.loads(capsys.readouterr().out)
+    assert page.fetched == []
+    assert page.tags.count("script") == 1
+    rows = [row for row in page.rows if len(row) == 9][1:]
+    assert [row[1] for row in rows] == [op["location"] for op in facts["operations"]]
+    assert [row[8] for row in rows] == [f"{op['bytes'] / 1e3:.1f}" for op in facts["operations"]]
+    (home,) = facts["homes"].values()
+    for name in ("flops", "bytes_read", "bytes_written", "bytes_weights"):
+        assert home[name] == sum(op[name] for op in facts["operations"])
+    assert home["bytes_weights"] > 100_000
+
+
+def test_names_cannot_write_into_the_page(tmp_path: Path) -> None:
+    source = write(tmp_path, "g (float[4, 4] x) => (float[] y) { y = Det(x) }", name="a<b>.onnx")
+    model = onnx.load(source)
+    model.graph.node[0].name = "</td><script>alert(1)</script>"
+    save(model, tmp_path, "a<b>.onnx")
+    text = page_of([str(source)], tmp_path)
+    assert Page(text).tags.count("script") == 1
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<b>" not in text
+
+
+def test_a_refused_operation_comes_with_its_rule_and_a_rewrite(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    text = "g (float[4, 4] x) => (float[4, 4] y) { a = Exp(x) y = Hardmax(a) }"
+    source = write(tmp_path, text)
+    assert run(["explain", str(source), "--json"]) == 3
+    facts = json.loads(capsys.readouterr().out)
+    _, refused = facts["operations"]
+    assert refused["rule"]["rule"] == "lifting"
+    assert refused["rule"]["rewrite"] == "compare with ReduceMax, and cast the answer"
+    assert refused["remedy"].endswith(refused["rule"]["rewrite"])
+    assert facts["rules"]["lifting"]["operations"] == 1
+    assert run(["explain", str(source)]) == 3
+    told = capsys.readouterr().out
+    assert "lifting" in told
+    assert "compare with ReduceMax" in told
 
 
 def test_doctor_finds_what_is_needed(capsys: Captured) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+from xdsl.dialects import test
+from xdsl.dialects.builtin import TensorType, f32
 from xdsl.parser import Parser
 
-from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects import make_context, mllm
 from mllm_compiler.hal import cost_of
 from mllm_compiler.passes.graphs import graphs
 
@@ -33,7 +36,16 @@ def test_operations_are_counted_as_the_textbook_does() -> None:
     )
     rows = 2 * 3
     assert linear.flops == 2 * rows * 8 * 4
-    assert linear.bytes == 4 * (rows * 8 + 4 * 8 + rows * 4)
+    assert linear.read == 4 * (rows * 8 + 4 * 8)
+    assert linear.written == 4 * rows * 4
+    assert linear.weights == 0
     assert reshape.flops == 0
     scores = 2 * 3 * 3
     assert attention.flops == 2 * scores * 8 + 2 * scores * 8
+
+
+def test_weights_are_told_from_what_flows() -> None:
+    weight = mllm.ConstantOp.of(np.ones((4, 8), np.float32)).results[0]
+    x = test.TestOp(result_types=[TensorType(f32, [3, 8])]).results[0]
+    cost = cost_of(mllm.LinearOp(x, weight), {})
+    assert (cost.weights, cost.read, cost.written) == (4 * 32, 4 * (24 + 32), 4 * 12)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from xdsl.dialects import test
 from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
-from mllm_compiler.dialects.dims import UNKNOWN, tensor_of
+from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
 from mllm_compiler.dialects.mllm import BinaryKind, UnaryKind
-from mllm_compiler.hal import Cost, cost_of, target, target_names
+from mllm_compiler.hal import Cost, Limit, Rule, Target, cost_of, target, target_names, target_of
 from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
 
 C = target("c")
@@ -61,11 +63,85 @@ def refusals() -> list[tuple[str, Operation]]:
     ]
 
 
-@pytest.mark.parametrize(("reason", "op"), refusals(), ids=lambda v: str(v)[:24])
-def test_a_refusal_says_what_is_missing(reason: str, op: Operation) -> None:
+RULES = [Rule.DTYPE, Rule.DTYPE, Rule.KIND, Rule.SHAPE, Rule.RANK]
+"""The rule of each refusal."""
+
+
+@pytest.mark.parametrize(
+    ("reason", "op", "rule"),
+    [(*pair, rule) for pair, rule in zip(refusals(), RULES, strict=True)],
+    ids=lambda v: str(v)[:24],
+)
+def test_a_refusal_says_what_is_missing(reason: str, op: Operation, rule: Rule) -> None:
     answer = C.supports(op, {})
     assert not answer.ok
     assert reason in answer.reason
+    assert answer.refusal is not None
+    assert answer.refusal.rule is rule
+    assert answer.refusal.rewrite
+    assert answer.remedy.endswith(answer.refusal.rewrite)
+
+
+def test_a_refusal_is_data() -> None:
+    dtype = C.supports(mllm.SoftmaxOp(value(2, 3, element=i64), 1), {}).refusal
+    assert dtype is not None
+    assert (dtype.got, dtype.allowed) == ("i64", "f32")
+    wide = C.supports(refusals()[4][1], {}).refusal
+    assert wide is not None
+    assert (wide.got, wide.allowed) == ("6", "3 to 5")
+
+
+def accelerator() -> Target:
+    """A table as a vendor's compiler asks for: sizes of windows, multiples of channels."""
+    limits = [
+        {"of": "strides", "least": 1, "most": 7, "rewrite": "two convolutions"},
+        {"of": "operand 1", "axis": 0, "multiple": 32},
+        {"of": "result 0", "axis": -1, "most": 64},
+    ]
+    return target_of(
+        {
+            "name": "npu",
+            "title": "NPU",
+            "source": "its manual",
+            "data_dependent_shapes": False,
+            "dialects": [],
+            "cost": {"startup_us": 1.0},
+            "ops": {"mllm.conv": {"kernel": "Conv2D", "dtypes": ["f32"], "limits": limits}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("stride", "channels", "width", "rule", "reason", "rewrite"),
+    [
+        (1, 32, 40, None, "Conv2D", ""),
+        (14, 32, 40, Rule.SIZE, "strides is 14, only 1 to 7 runs", "two convolutions"),
+        (1, 48, 40, Rule.ALIGNMENT, "operand 1 along axis 0 is 48", "pad the axis, and slice"),
+        (1, 32, 90, Rule.SIZE, "result 0 along axis -1 is 88", "split it along the axis"),
+    ],
+)
+def test_limits_are_data(
+    stride: int, channels: int, width: int, rule: Rule | None, reason: str, rewrite: str
+) -> None:
+    window = {"strides": [stride] * 2, "pads": [0] * 4, "dilations": [1, 1]}
+    op = mllm.ConvOp(value(1, 3, 40, width), value(channels, 3, 3, 3), **window)
+    answer = accelerator().supports(op, {})
+    assert answer.ok is (rule is None)
+    assert answer.reason.startswith(reason)
+    assert answer.refusal is None or answer.refusal.rule is rule
+    assert rewrite in answer.remedy
+
+
+def test_a_limit_counts_a_symbol_at_its_value() -> None:
+    x = test.TestOp(result_types=[tensor_of(f32, (1, 3, Dim.symbol("h"), 9))]).results[0]
+    window = {"strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1]}
+    op = mllm.ConvOp(x, value(32, 3, 3, 3), **window)
+    table = accelerator()
+    limits = (Limit(of="result 0", axis=2, most=30),)
+    entry = replace(table.ops["mllm.conv"], limits=limits)
+    table = replace(table, ops={"mllm.conv": entry})
+    assert table.supports(op, {"h": 32}).ok
+    assert not table.supports(op, {"h": 33}).ok
 
 
 def test_a_home_names_its_kernel() -> None:
@@ -73,7 +149,7 @@ def test_a_home_names_its_kernel() -> None:
     answer = C.supports(linear, {})
     assert answer.ok
     assert answer.reason == "f32_linear"
-    assert answer.cost == Cost(flops=2 * 5 * 8 * 16, bytes=4 * (40 + 128 + 80))
+    assert answer.cost == Cost(flops=2 * 5 * 8 * 16, read=4 * (40 + 128), written=4 * 80)
 
 
 def test_costs_are_those_of_the_textbook() -> None:
@@ -85,4 +161,4 @@ def test_costs_are_those_of_the_textbook() -> None:
     conv = {"strides": [1, 1], "pads": [1, 1, 1, 1], "dilations": [1, 1]}
     image = mllm.ConvOp(value(1, 3, 8, 8), value(16, 3, 3, 3), **conv)
     assert cost_of(image, {}).flops == 2 * 16 * 8 * 8 * 27
-    assert cost_of(mllm.TransposeOp(q, [0, 2, 1]), {}) == Cost(flops=0, bytes=2 * 4 * 128)
+    assert cost_of(mllm.TransposeOp(q, [0, 2, 1]), {}) == Cost(0, 4 * 128, 4 * 128)

@@ -10,7 +10,7 @@ from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.hal import PlaceAttr
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import block_of, graphs
-from mllm_compiler.passes.place import Place, explain
+from mllm_compiler.passes.place import Place, Total, explain
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, llama, module_of
 
@@ -39,7 +39,7 @@ def test_an_op_without_a_home_is_one_located_line_with_exit_status_3() -> None:
     assert caught.value.exit_code == 3
     assert str(caught.value) == (
         "/eye/0: error: 'mllm.token_importance' has no home on 'c': no kernel [MLC-R001] "
-        "(compile with --target numpy, or change the op in the model)"
+        "(compile with --target numpy, or write it with MatMul, Softmax and ReduceMean)"
     )
 
 
@@ -66,6 +66,11 @@ def test_explain_answers_without_refusing_or_changing() -> None:
     assert placement.rows[1].type == "f32[1, 4]"
     assert len(placement.homeless) == 1
     assert placement.share("c") == 4 / (4 + 2 * 4 * 8)
+    homes = placement.totals(lambda row: row.home or "none")
+    assert list(homes) == ["none", "c"]
+    assert homes["none"] == Total(operations=1, flops=64, read=2 * 4 * 32, written=4 * 4)
+    rules = placement.totals(lambda row: row.refusal and row.refusal.rule)
+    assert list(rules) == ["operator"]
 
 
 def test_a_language_model_runs_whole_on_c() -> None:
