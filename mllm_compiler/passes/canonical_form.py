@@ -5,9 +5,10 @@
     %2 = mllm.binary mul %one, %1 : (tensor<f32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
 
 becomes %x. In canonical form no op is an identity, reshapes and transposes do not follow one
-another, a transpose that only moves extents of 1 is a reshape, constants of commutative ops stand
-on the right, no broadcast feeds an elementwise op that would broadcast by itself, and powers and
-quotients with an own name have it (`pow x, 2` is `mul x, x`, `div 1, (sqrt x)` is `rsqrt x`).
+another, nothing empty is joined, a transpose that only moves extents of 1 is a reshape, constants
+of commutative ops stand on the right, no broadcast feeds an elementwise op that would broadcast by
+itself, and powers and quotients with an own name have it (`pow x, 2` is `mul x, x`, `div 1,
+(sqrt x)` is `rsqrt x`). A gather whose indices count all rows in turn is a reshape.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i1
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
@@ -29,6 +30,7 @@ from mllm_compiler.dialects.mllm import (
     CompareOp,
     ConcatOp,
     ConstantOp,
+    GatherOp,
     IotaOp,
     MatmulOp,
     ReshapeOp,
@@ -42,6 +44,7 @@ from mllm_compiler.dialects.mllm import (
 )
 from mllm_compiler.dialects.mllm.contract import broadcast_dims
 from mllm_compiler.dialects.types import element_of, is_float, is_integer, shape_of
+from mllm_compiler.passes.counted_rows import gathered_in_order
 from mllm_compiler.passes.matching import made_by, static_shape, unary
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 
@@ -101,6 +104,11 @@ def _cast(op: CastOp, rewriter: PatternRewriter) -> None:
 def _concat(op: ConcatOp, rewriter: PatternRewriter) -> None:
     if len(op.xs) == 1:
         _take(rewriter, op, op.xs[0])
+        return
+    axis = op.axis.value.data
+    filled = [x for x in op.xs if shape_of(x)[axis].as_int() != 0]
+    if filled and len(filled) < len(op.xs):
+        substitute(rewriter, op, ConcatOp(filled, axis))
 
 
 def _slice(op: SliceOp, rewriter: PatternRewriter) -> None:
@@ -126,8 +134,11 @@ def _constant_to_the_right(op: BinaryOp, rewriter: PatternRewriter) -> None:
 
 
 def _neutral(op: BinaryOp, rewriter: PatternRewriter) -> None:
-    number = constant_scalar(op.b)
-    if number is not None and number == NEUTRAL.get(op.kind.data):
+    number, truths = constant_scalar(op.b), constant_array(op.b)
+    neutral = number is not None and number == NEUTRAL.get(op.kind.data)
+    if truths is not None and element_of(op.b) == i1:
+        neutral = op.kind.data is BinaryKind.AND and bool(truths.all())
+    if neutral:
         _take(rewriter, op, op.a)
 
 
@@ -239,6 +250,7 @@ CANONICAL = (
     On(CompareOp, _broadcast_operand),
     On(SelectOp, _broadcast_operand),
     On(MatmulOp, _outer_product),
+    On(GatherOp, gathered_in_order),
 )
 """Every pattern."""
 

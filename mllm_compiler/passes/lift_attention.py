@@ -13,9 +13,10 @@ becomes, around transposes and reshapes that bring heads behind tokens and back,
       : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
 
 The scale may stand on q, on k or on the scores; keys and values that are repeated for groups of
-heads are read once; a cache keeps its layout. Batch and heads may be one axis (`folded_heads.py`);
-a product of rank 3 that never had heads is attention with one. `lift-masks` reads the bias
-afterwards.
+heads are read once; a cache keeps its layout. Zeros in place of a softmax over no key are left out
+where the graph computes its mask, since a query then sees itself. Batch and heads may be one axis
+(`folded_heads.py`); a product of rank 3 that never had heads is attention with one. `lift-masks`
+reads the bias afterwards.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ from mllm_compiler.dialects.mllm import (
     SelectOp,
     SoftmaxOp,
     TransposeOp,
+    UnaryKind,
     constant_scalar,
 )
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
 from mllm_compiler.passes.folded_heads import FOLDED
-from mllm_compiler.passes.matching import binary, made_by, scaled, with_scalar
+from mllm_compiler.passes.matching import binary, made_by, scaled, unary, with_scalar
 from mllm_compiler.passes.rewrite import On, retype, rewrite, substitute
 
 EXCLUDED = -1e4
@@ -135,6 +137,19 @@ def _selection(op: SelectOp) -> tuple[Selection, SSAValue] | None:
     return None
 
 
+def _unguarded(value: SSAValue) -> SSAValue:
+    """Probabilities without the zeros that stand where a softmax over no key is not a number."""
+    guard = made_by(value, SelectOp)
+    if guard is None or constant_scalar(guard.a) != 0.0:
+        return value
+    return guard.b if unary(guard.c, UnaryKind.ISNAN) is guard.b else value
+
+
+def _may_see_nothing(scores: Scores) -> bool:
+    """Whether a query may have no key: a bias is given, and not computed by the graph."""
+    return any(isinstance(part, BlockArgument) for part in scores.parts)
+
+
 @dataclass
 class Builder:
     """Collects the ops that replace an attention."""
@@ -196,13 +211,16 @@ def is_cache(value: SSAValue) -> bool:
 
 
 def _attention(op: MatmulOp, rewriter: PatternRewriter) -> None:
-    softmax = made_by(op.a, SoftmaxOp)
+    probabilities = _unguarded(op.a)
+    softmax = made_by(probabilities, SoftmaxOp)
     if softmax is None or not op.a.has_one_use() or rank_of(op.result) != 4:
         return
     if softmax.axis.value.data != 3 or not is_float(element_of(op.result)):
         return
     scores = _scores(softmax.x)
     if scores is None or not _fits(scores, op.b):
+        return
+    if probabilities is not op.a and _may_see_nothing(scores):
         return
     build = Builder()
     batch, heads, queries, size = shape_of(op.result)

@@ -1,4 +1,4 @@
-"""The recipes from ONNX to both targets, graph by graph, against ONNX Runtime."""
+"""Recipes and optimum's folders from ONNX to both targets, graph by graph, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ TINY = {
     for name in recipe_names()
     if name.startswith("tiny-")
 }
+EXPORTS = Path(__file__).parents[1] / "passes" / "exports" / "optimum"
+EXPORTED = {
+    "llama": ("decoder",),
+    "phi3": ("decoder",),
+    "gpt2": ("decoder",),
+    "whisper": ("encoder", "decoder", "decoder_with_past"),
+}
+"""Folders that optimum wrote (tests/passes/optimum_exports_test.py says of what)."""
 REAL = {
     "dinov2-s14": ("vision",),
     "smollm2-135m": ("decoder",),
@@ -35,7 +43,11 @@ REAL = {
     "meeting-vlm": ("projector", "decoder"),
 }
 CASES = [
-    *(pytest.param(n, g, 1e-5, id=f"{n}-{g}") for n, gs in TINY.items() for g in gs),
+    *(
+        pytest.param(n, g, 1e-5, id=f"{n}-{g}")
+        for n, gs in {**TINY, **EXPORTED}.items()
+        for g in gs
+    ),
     *(
         pytest.param(n, g, 1e-4, id=f"{n}-{g}", marks=pytest.mark.slow)
         for n, gs in REAL.items()
@@ -49,6 +61,7 @@ SIZES = {
     "image_batch_size": 2,
     "sequence_length": 3,
     "past_sequence_length": 4,
+    "encoder_sequence_length": 20,
 }
 
 
@@ -64,7 +77,7 @@ class Recipe:
 
 @lru_cache(maxsize=1)
 def recipe(name: str) -> Recipe:
-    folder = build_recipe(name, lambda line: None)
+    folder = EXPORTS / name if name in EXPORTED else build_recipe(name, lambda line: None)
     imported = import_model(folder)
     context, module = make_context(imported.store), imported.module
     names = pass_names("c")

@@ -84,3 +84,64 @@ func.func @makes_a_product_over_one_element_a_product_that_broadcasts(%x: tensor
   %0 = mllm.matmul %x, %y : (tensor<2x3x1xf32>, tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
   func.return %0 : tensor<2x3x4xf32>
 }
+
+// CHECK-LABEL: func.func @removes_what_is_always_true
+// CHECK-NEXT: func.return %x
+func.func @removes_what_is_always_true(%x: tensor<2x3xi1>) -> tensor<2x3xi1> {
+  %all = mllm.constant dense<true> : tensor<i1>
+  %0 = mllm.binary and %x, %all : (tensor<2x3xi1>, tensor<i1>) -> tensor<2x3xi1>
+  func.return %0 : tensor<2x3xi1>
+}
+
+// CHECK-LABEL: func.func @keeps_what_is_always_false
+// CHECK: mllm.binary and
+func.func @keeps_what_is_always_false(%x: tensor<2x3xi1>) -> tensor<2x3xi1> {
+  %none = mllm.constant dense<false> : tensor<i1>
+  %0 = mllm.binary and %x, %none : (tensor<2x3xi1>, tensor<i1>) -> tensor<2x3xi1>
+  func.return %0 : tensor<2x3xi1>
+}
+
+// CHECK-LABEL: func.func @joins_nothing_empty
+// CHECK-NEXT: func.return %x
+func.func @joins_nothing_empty(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %none = mllm.slice %x {starts = #mllm.dims<"0", "3">, steps = array<i64: 1, 1>} : (tensor<2x3xf32>) -> tensor<2x0xf32>
+  %0 = mllm.concat %x, %none {axis = 1 : i64} : (tensor<2x3xf32>, tensor<2x0xf32>) -> tensor<2x3xf32>
+  func.return %0 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @gathers_all_rows_in_turn_by_a_reshape
+// CHECK-NEXT: mllm.reshape %mask : (tensor<2x5xi1>) -> tensor<2x1x1x5xi1>
+// CHECK-NEXT: func.return
+func.func @gathers_all_rows_in_turn_by_a_reshape(%mask: tensor<2x5xi1>) -> tensor<2x1x1x5xi1> {
+  %rows = mllm.reshape %mask : (tensor<2x5xi1>) -> tensor<10xi1>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<2xi64>
+  %batch = mllm.reshape %0 : (tensor<2xi64>) -> tensor<2x1x1x1xi64>
+  %1 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %keys = mllm.reshape %1 : (tensor<5xi64>) -> tensor<1x1x1x5xi64>
+  %five = mllm.iota {start = #mllm.dims<"5">, step = 1 : i64} : tensor<1xi64>
+  %2 = mllm.binary mul %batch, %five : (tensor<2x1x1x1xi64>, tensor<1xi64>) -> tensor<2x1x1x1xi64>
+  %3 = mllm.binary add %keys, %2 : (tensor<1x1x1x5xi64>, tensor<2x1x1x1xi64>) -> tensor<2x1x1x5xi64>
+  %4 = mllm.gather %rows, %3 {axis = 0 : i64} : (tensor<10xi1>, tensor<2x1x1x5xi64>) -> tensor<2x1x1x5xi1>
+  func.return %4 : tensor<2x1x1x5xi1>
+}
+
+// CHECK-LABEL: func.func @keeps_a_gather_in_another_order
+// CHECK: mllm.gather
+func.func @keeps_a_gather_in_another_order(%x: tensor<6xf32>) -> tensor<2x3xf32> {
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<2xi64>
+  %1 = mllm.reshape %0 : (tensor<2xi64>) -> tensor<2x1xi64>
+  %2 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %two = mllm.constant dense<2> : tensor<i64>
+  %3 = mllm.binary mul %2, %two : (tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
+  %4 = mllm.binary add %1, %3 : (tensor<2x1xi64>, tensor<3xi64>) -> tensor<2x3xi64>
+  %5 = mllm.gather %x, %4 {axis = 0 : i64} : (tensor<6xf32>, tensor<2x3xi64>) -> tensor<2x3xf32>
+  func.return %5 : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_gather_of_some_rows
+// CHECK: mllm.gather
+func.func @keeps_a_gather_of_some_rows(%x: tensor<6xf32>) -> tensor<5xf32> {
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.gather %x, %0 {axis = 0 : i64} : (tensor<6xf32>, tensor<5xi64>) -> tensor<5xf32>
+  func.return %1 : tensor<5xf32>
+}

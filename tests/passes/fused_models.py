@@ -377,7 +377,7 @@ REST = [
         {**PACKED, "mask": KEYS},
         {"num_heads": H},
         weights=("w", "bias"),
-        lifted={"mllm.attention": 1, "mllm.linear": 1},
+        lifted={"mllm.attention": 1, "mllm.linear": 3},
     ),
     Case(
         "causal with a cache",

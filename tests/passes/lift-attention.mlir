@@ -183,3 +183,36 @@ func.func @reads_an_exclusion_below_a_sum(%q: tensor<1x4x3x8xf32>, %k: tensor<1x
   %4 = mllm.matmul %3, %v : (tensor<1x4x3x5xf32>, tensor<1x4x5x8xf32>) -> tensor<1x4x3x8xf32>
   func.return %4 : tensor<1x4x3x8xf32>
 }
+
+// CHECK-LABEL: func.func @leaves_out_zeros_where_no_key_is_seen
+// CHECK: mllm.attention
+// CHECK-NOT: mllm.unary isnan
+func.func @leaves_out_zeros_where_no_key_is_seen(%q: tensor<2x4x3x8xf32>, %kt: tensor<2x4x8x3xf32>, %v: tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<1xf32>
+  %lowest = mllm.constant dense<0xFF800000> : tensor<1xf32>
+  %n = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %t = mllm.reshape %n : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare le %n, %t : (tensor<3xi64>, tensor<3x1xi64>) -> tensor<3x3xi1>
+  %bias = mllm.select %seen, %zero, %lowest : (tensor<3x3xi1>, tensor<1xf32>, tensor<1xf32>) -> tensor<3x3xf32>
+  %0 = mllm.matmul %q, %kt : (tensor<2x4x3x8xf32>, tensor<2x4x8x3xf32>) -> tensor<2x4x3x3xf32>
+  %1 = mllm.binary add %0, %bias : (tensor<2x4x3x3xf32>, tensor<3x3xf32>) -> tensor<2x4x3x3xf32>
+  %2 = mllm.softmax %1 {axis = 3 : i64} : (tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %3 = mllm.unary isnan %2 : (tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xi1>
+  %4 = mllm.select %3, %zero, %2 : (tensor<2x4x3x3xi1>, tensor<1xf32>, tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %5 = mllm.matmul %4, %v : (tensor<2x4x3x3xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32>
+  func.return %5 : tensor<2x4x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_zeros_of_a_bias_that_is_given
+// CHECK: mllm.unary isnan
+// CHECK-NOT: mllm.attention
+func.func @keeps_zeros_of_a_bias_that_is_given(%q: tensor<2x4x3x8xf32>, %kt: tensor<2x4x8x3xf32>, %v: tensor<2x4x3x8xf32>, %bias: tensor<3x3xf32>) -> tensor<2x4x3x8xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<1xf32>
+  %0 = mllm.matmul %q, %kt : (tensor<2x4x3x8xf32>, tensor<2x4x8x3xf32>) -> tensor<2x4x3x3xf32>
+  %1 = mllm.binary add %0, %bias : (tensor<2x4x3x3xf32>, tensor<3x3xf32>) -> tensor<2x4x3x3xf32>
+  %2 = mllm.softmax %1 {axis = 3 : i64} : (tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %3 = mllm.unary isnan %2 : (tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xi1>
+  %4 = mllm.select %3, %zero, %2 : (tensor<2x4x3x3xi1>, tensor<1xf32>, tensor<2x4x3x3xf32>) -> tensor<2x4x3x3xf32>
+  %5 = mllm.matmul %4, %v : (tensor<2x4x3x3xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32>
+  func.return %5 : tensor<2x4x3x8xf32>
+}

@@ -94,7 +94,7 @@ EXPECTED = {
     "tiny-wav2vec2": {"mllm.conv": 5, "mllm.attention": 2, "mllm.mlp": 2, "mllm.layer_norm": 7},
     "tiny-vlm": {"mllm.patch_embed": 1, "mllm.gated_mlp": 2, "mllm.attention": 4, "mllm.mlp": 3},
     "tiny-qwen2": {"mllm.attention": 2, "mllm.gated_mlp": 2, "mllm.linear": 9, "mllm.binary": 4},
-    "tiny-gpt2": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.linear": 5, "mllm.layer_norm": 5},
+    "tiny-gpt2": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.linear": 9, "mllm.layer_norm": 5},
     "tiny-bert": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.linear": 9, "mllm.layer_norm": 5},
     "tiny-layoutlm": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.embedding": 9},
     "tiny-gemma3": {
