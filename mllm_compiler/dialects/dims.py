@@ -6,7 +6,6 @@ with one canonical expression a dimension; `?` stands for a dimension that only 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,9 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 Monomial = tuple["Atom", ...]
+
+MOST_TERMS, MOST_FACTORS, MOST = 256, 32, (1 << 63) - 1
+"""The terms, the factors of one and the coefficient of an expression; a larger one is unknown."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +115,18 @@ class Dim:
         Raises:
             ValueError: `text` is no dimension expression.
         """
-        return _Reader(text).whole()
+        from mllm_compiler.dialects.dim_text import read_dim
+
+        return read_dim(text)
 
     @staticmethod
     def _from(terms: Iterable[tuple[Monomial, int]]) -> Dim:
         total: dict[Monomial, int] = {}
         for monomial, coefficient in terms:
             total[monomial] = total.get(monomial, 0) + coefficient
-        kept = ((m, c) for m, c in total.items() if c)
+        kept = [(m, c) for m, c in total.items() if c]
+        if len(kept) > MOST_TERMS or any(len(m) > MOST_FACTORS or abs(c) > MOST for m, c in kept):
+            return UNKNOWN
         return Dim(tuple(sorted(kept, key=lambda t: (-len(t[0]), [str(a) for a in t[0]]))))
 
     @cached_property
@@ -214,7 +220,7 @@ class Dim:
     def __mul__(self, other: Dim | int) -> Dim:
         """Product."""
         other = Dim.of(other)
-        if self.unknown or other.unknown:
+        if self.unknown or other.unknown or len(self.terms) * len(other.terms) > 4 * MOST_TERMS:
             return UNKNOWN
         return Dim._from(
             (tuple(sorted((*m, *n), key=str)), c * d) for m, c in self.terms for n, d in other.terms
@@ -280,79 +286,6 @@ def _constant_multiple(lhs: Dim, rhs: Dim) -> Dim | None:
     if remainder or content == 0 or rhs * factor != lhs:
         return None
     return Dim.const(factor)
-
-
-class _Reader:
-    """Recursive descent over the spelling of `Dim.text`."""
-
-    TOKEN = re.compile(r"\s*(\d+|[A-Za-z_][\w.:/\-]*|\?|[-+*(),])")
-
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens, at = text, [], 0
-        while at < len(text.rstrip()):
-            found = self.TOKEN.match(text, at)
-            if found is None:
-                raise ValueError(f"'{text}' is no dimension expression")
-            self.tokens.append(found[1])
-            at = found.end()
-        self.next = 0
-
-    tokens: list[str]
-
-    def whole(self) -> Dim:
-        if self.tokens == ["?"]:
-            return UNKNOWN
-        value = self.sum()
-        if self.next != len(self.tokens):
-            raise ValueError(f"'{self.text}' is no dimension expression")
-        return value
-
-    def peek(self) -> str:
-        return self.tokens[self.next] if self.next < len(self.tokens) else ""
-
-    def take(self) -> str:
-        token = self.peek()
-        self.next += 1
-        return token
-
-    def expect(self, token: str) -> None:
-        if self.take() != token:
-            raise ValueError(f"'{self.text}' is no dimension expression: '{token}' expected")
-
-    def sum(self) -> Dim:
-        total = -self.product() if self.peek() == "-" and self.take() else self.product()
-        while self.peek() in ("+", "-"):
-            sign = self.take()
-            term = self.product()
-            total = total + term if sign == "+" else total - term
-        return total
-
-    def product(self) -> Dim:
-        value = self.factor()
-        while self.peek() in ("*", "floordiv", "mod"):
-            op = self.take()
-            rhs = self.factor()
-            value = value * rhs if op == "*" else combine(op, value, rhs)
-        return value
-
-    def factor(self) -> Dim:
-        token = self.take()
-        if token == "(":
-            value = self.sum()
-            self.expect(")")
-            return value
-        if token in ("min", "max") and self.peek() == "(":
-            self.expect("(")
-            lhs = self.sum()
-            self.expect(",")
-            rhs = self.sum()
-            self.expect(")")
-            return combine(token, lhs, rhs)
-        if token.isdigit():
-            return Dim.const(int(token))
-        if not token or token in "-+*(),":
-            raise ValueError(f"'{self.text}' is no dimension expression")
-        return Dim.symbol(token)
 
 
 @irdl_attr_definition

@@ -21,6 +21,9 @@ AREAS = {
 }
 """The area letters of error codes and the module of this package that lists their codes."""
 
+LONGEST = 600
+"""Characters of a part of an error's line."""
+
 OWN_FAULT = "MLC-F000"
 """The code of a failure of ours: no user's input should reach it."""
 
@@ -63,9 +66,9 @@ class CompileError(Exception):
 
     def __str__(self) -> str:
         """The whole line; a name with control characters moves neither line nor cursor."""
-        where = f"{self.location}: " if self.location else ""
-        remedy = f" ({self.remedy})" if self.remedy else ""
-        line = f"{where}error: {self.message} [{self.code}]{remedy}"
+        where = f"{_shortened(self.location)}: " if self.location else ""
+        remedy = f" ({_shortened(self.remedy)})" if self.remedy else ""
+        line = f"{where}error: {_shortened(self.message)} [{self.code}]{remedy}"
         return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
 
     @property
@@ -73,6 +76,11 @@ class CompileError(Exception):
         """The exit status that the command line answers with."""
         known = error_codes().get(self.code)
         return known.exit if known else 70
+
+
+def _shortened(text: str) -> str:
+    """A text without its middle, where a name of the model makes it too long to be read."""
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 4 :]}"
 
 
 @cache

@@ -40,8 +40,11 @@ class _Backward:
 
     def results(self) -> tuple[list[ir.Node], list[ir.Value]] | None:
         """The nodes to insert and the derivative by each x; None where one cannot be said."""
-        xs = [self.known.get(name) for name in self.node.attributes["xs"].as_strings()]
-        y = self.known.get(self.node.attributes["y"].as_string())
+        try:
+            xs = [self.known.get(name) for name in self.node.attributes["xs"].as_strings()]
+            y = self.known.get(self.node.attributes["y"].as_string())
+        except (KeyError, TypeError):
+            return None  # the schema's check says what is wrong
         given = list(self.node.inputs)[: len(xs)]
         if y is None or any(x is None or x is not g for x, g in zip(xs, given, strict=True)):
             return None

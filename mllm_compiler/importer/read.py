@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, cast
 
 import onnx
 import onnx_ir as ir
@@ -13,6 +14,9 @@ from onnx_ir.passes.common import InlinePass
 
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer.protobuf import without_tensors
+
+MOST_NODES: Final = 100_000
+"""Nodes of a model whose functions are inlined."""
 
 
 def read_model(file: Path) -> ir.Model:
@@ -24,12 +28,14 @@ def read_model(file: Path) -> ir.Model:
     proto = read_proto(file)
     _check_versions(proto, file)
     _check_ends(proto.graph, file)
-    ordered = _check_names(proto.graph, file, outer=frozenset())
-    for function in proto.functions:
-        ordered &= _check_function(function, file)
     try:
+        ordered = _check_names(proto.graph, file, outer=frozenset())
+        for function in proto.functions:
+            ordered &= _check_function(function, file)
         model = ir.serde.deserialize_model(proto)
-    except Exception as error:
+    except CompileError:
+        raise
+    except Exception as error:  # both libraries raise whatever they met, for text that is no UTF-8
         raise _unreadable(file, error) from error
     if model.functions:
         _inline(model, file)
@@ -117,6 +123,10 @@ def _check_names(graph: onnx.GraphProto, file: Path, outer: frozenset[str]) -> b
     weights = [i.name for i in graph.initializer]
     weights += [s.values.name for s in graph.sparse_initializer]
     made = [o for n in graph.node for o in n.output if o]
+    ends = [*inputs, *weights, *made, *(o.name for o in graph.output)]
+    kinds = [text for n in graph.node for text in (n.name, n.op_type, n.domain)]
+    if any(isinstance(cast(object, text), bytes) for text in (*ends, *kinds)):
+        raise ValueError("a name is no UTF-8")
     _check_unique(inputs, file, "graph input")
     _check_unique(weights, file, "initialiser")
     # An initialiser may be the default of an input.
@@ -182,6 +192,9 @@ def node_name(node: onnx.NodeProto, index: int) -> str:
 
 def _inline(model: ir.Model, file: Path) -> None:
     try:
+        count = _inlined_nodes(model.graph, model, {})
+        if count > MOST_NODES:
+            raise ValueError(f"they stand for {count} nodes, more than {MOST_NODES}")
         InlinePass()(model)
     except Exception as error:
         raise CompileError(
@@ -190,6 +203,20 @@ def _inline(model: ir.Model, file: Path) -> None:
             location=str(file),
             remedy="export without functions, or run onnx.inliner.inline_local_functions",
         ) from error
+
+
+def _inlined_nodes(
+    body: ir.Graph | ir.Function, model: ir.Model, counts: dict[ir.OperatorIdentifier, int]
+) -> int:
+    """The nodes of a body with its calls inlined: n functions may stand for 2^n nodes."""
+    total = 0
+    for node in ir.traversal.RecursiveGraphIterator(body):
+        called = node.op_identifier()
+        if called in model.functions and called not in counts:
+            counts[called] = 0  # where it calls itself, which the inliner refuses
+            counts[called] = _inlined_nodes(model.functions[called], model, counts)
+        total += counts.get(called, 1)
+    return total
 
 
 def _sort(model: ir.Model, file: Path) -> None:

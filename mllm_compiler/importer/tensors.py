@@ -68,8 +68,12 @@ class Tensors:
 
     def _shape(self, tensor: ir.TensorProtocol, name: str) -> tuple[int, ...]:
         shape = extents(tensor)
-        if tensor.dtype == ir.DataType.UNDEFINED or any(d < 0 for d in shape):
-            raise self._malformed(name, f"its dtype is {tensor.dtype.name}, its shape {shape}")
+        try:
+            dtype = tensor.dtype
+        except ValueError as error:
+            raise self._malformed(name, str(error)) from error
+        if dtype == ir.DataType.UNDEFINED or any(d < 0 for d in shape):
+            raise self._malformed(name, f"its dtype is {dtype.name}, its shape {shape}")
         return shape
 
     def _digest(self, tensor: ir.TensorProtocol, name: str) -> str:
@@ -102,7 +106,7 @@ class Tensors:
             array = tensor.numpy()
             if array.shape != shape:
                 raise ValueError(f"its data have shape {array.shape}")
-        except (ValueError, TypeError) as error:
+        except Exception as error:  # the reader of a malformed tensor raises whatever it met
             raise self._malformed(name, str(error)) from error
         return array
 

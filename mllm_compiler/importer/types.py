@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final, cast
 
 import onnx_ir as ir
 from xdsl.dialects.builtin import UnrankedTensorType
@@ -16,6 +17,9 @@ from mllm_compiler.dialects.onnx_types import (
     SparseType,
     UnknownType,
 )
+
+LONGEST_DIM: Final = 500
+"""Characters of a dimension that is read."""
 
 
 def element_of(dtype: ir.DataType) -> Attribute:
@@ -67,15 +71,21 @@ def _typed(type: ir.TypeProtocol | None, dims: list[Dim] | None) -> Attribute:
 def _dim(dim: int | ir.SymbolicDim, invented: str | None) -> Dim:
     if isinstance(dim, int) and dim >= 0:
         return Dim.const(dim)
-    named = None if isinstance(dim, int) else dim.value
-    text = named or invented
-    return UNKNOWN if text is None else parse_dim(text)
+    stated = UNKNOWN if isinstance(dim, int) or not dim.value else parse_dim(dim.value)
+    return parse_dim(invented) if stated.unknown and invented else stated
 
 
 def parse_dim(text: str) -> Dim:
-    """A dimension as an exporter spells it; what is no expression becomes one symbol."""
+    """A dimension as an exporter spells it; what is no expression becomes one symbol.
+
+    What no exporter spells so long, what is negative, or what is no UTF-8 (protobuf then gives
+    bytes), is unknown.
+    """
+    if not isinstance(cast(object, text), str) or len(text) > LONGEST_DIM:
+        return UNKNOWN
     try:
-        return Dim.parse(text)
+        dim = Dim.parse(text)
+        return UNKNOWN if (dim.as_int() or 0) < 0 else dim
     except (ValueError, ZeroDivisionError):
         name = re.sub(r"[^\w.]", "_", text)
         return Dim.symbol(name if name[:1].isalpha() or name[:1] == "_" else f"_{name}")

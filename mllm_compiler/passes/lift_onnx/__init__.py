@@ -25,7 +25,9 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from mllm_compiler.dialects.dims import dims_of, tensor_of
+from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.onnx_op import OnnxOp
+from mllm_compiler.dialects.onnx_verify import broken_node
 from mllm_compiler.dialects.types import Tensor, dtype_of, ranked
 from mllm_compiler.passes.canonical_form import CANONICAL
 from mllm_compiler.passes.graphs import graphs
@@ -77,7 +79,11 @@ class LiftOnnx(ModulePass):
 
 
 def convert(op: OnnxOp) -> bool:
-    """Replaces one operator; answers whether it had an exact form."""
+    """Replaces one operator; answers whether it had an exact form.
+
+    Raises:
+        CompileError: `MLC-I014`, its attributes make no sense, for example no heads.
+    """
     values = [*op.operands, *op.results]
     if not all(_has_dtype(v) for v in values):
         return False
@@ -86,7 +92,13 @@ def convert(op: OnnxOp) -> bool:
     if contents is not None:
         return _replace(op, [emit.dims(contents, emit.result_dims)])
     converter = CONVERTERS.get(op.name)
-    made = converter(op, emit) if converter is not None and not op.regions else None
+    if converter is None or op.regions:
+        return False
+    try:
+        made = converter(op, emit)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        message = f"'{op.name}' cannot have operands and attributes like these: {error}"
+        raise broken_node(message[:300], location_name(op)) from error
     if made is None:
         return False
     return _replace(op, [made] if isinstance(made, SSAValue) else made)

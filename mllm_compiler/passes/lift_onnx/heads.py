@@ -64,6 +64,10 @@ class Heads:
     key_mask: SSAValue | None = None
     biases: list[SSAValue] = field(default_factory=list[SSAValue])
 
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.kv_heads < 1:
+            raise ValueError(f"there are {self.heads} heads, {self.kv_heads} of keys and values")
+
     def attend(self, k: SSAValue, v: SSAValue) -> SSAValue:
         """[B, T, H*Dv]; k and v are tokens-major, or in cache layout."""
         size = shape_of(self.q)[2].as_int()

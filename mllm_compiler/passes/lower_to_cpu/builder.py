@@ -15,7 +15,8 @@ from mllm_compiler.dialects.cpu.base import LANES, CpuOp, Value
 from mllm_compiler.dialects.cpu.weights import PANEL16
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.types import element_of, shape_of
-from mllm_compiler.passes.graphs import block_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.graphs import block_of, location_of
 
 
 @dataclass
@@ -65,15 +66,30 @@ class Builder:
         if packed is not None:
             return packed
         element, (rows, *rest) = element_of(value), shape_of(value)
-        count, inner = rows.as_int(), prod(rest, start=Dim.const(1))
-        assert count is not None
-        panels = -(-count // LANES)
+        inner = prod(rest, start=Dim.const(1))
+        panels = -(-self.fixed(value)[0] // LANES)
         flat = self.alias(value, (rows, inner))
         whole = tensor_of(element, (Dim.const(panels * LANES), inner))
         padded = self.call(cpu.PadOp, [flat], whole, before=[0, 0], value=0)
         apart = self.alias(padded, (Dim.const(panels), Dim.const(LANES), inner))
         turned = tensor_of(element, (Dim.const(panels), inner, Dim.const(LANES)))
         return self.call(cpu.TransposeOp, [apart], turned, perm=[0, 2, 1])
+
+    def fixed(self, value: SSAValue) -> list[int]:
+        """The extents of a weight, which its kernel has as parameters.
+
+        Raises:
+            CompileError: `MLC-R003`, it is computed, and its shape is no fixed one.
+        """
+        extents = [n for d in shape_of(value) if (n := d.as_int()) is not None]
+        if len(extents) == len(shape_of(value)):
+            return extents
+        raise CompileError(
+            "MLC-R003",
+            f"the weight's shape [{', '.join(map(str, shape_of(value)))}] is no fixed one",
+            location=location_of(self.at),
+            remedy="give the weight a fixed shape, or use the target numpy",
+        )
 
     def alias(self, value: SSAValue, dims: Sequence[Dim]) -> SSAValue:
         """The same bytes under other dims."""

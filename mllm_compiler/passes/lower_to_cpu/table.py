@@ -188,7 +188,7 @@ def _patch_embed(op: mllm.PatchEmbedOp, b: Builder) -> SSAValue:
 
 def _conv(op: mllm.ConvOp, b: Builder) -> SSAValue:
     strides, pads, dilations = op.window
-    dims, groups = [d.as_int() or 0 for d in shape_of(op.weight)], op.groups.value.data
+    dims, groups = b.fixed(op.weight), op.groups.value.data
     weight = b.panels(op.weight) if groups == 1 else op.weight
     return b.call(
         cpu.F32ConvOp,
