@@ -1,7 +1,7 @@
 # make demo    compile a vision-language model from ONNX and let it describe two pictures
 # make test    the fast tests, under ten minutes on two cores
-# make check   style, types, architecture, lit, real models, sanitizers
-# make prove   every test at full length, and the quality of the trained model
+# make check   style, types, architecture, lit, real models, sanitizers, 8 minutes of hostile models
+# make prove   every test at full length, 20,000 hostile models, and the quality of the trained model
 # make bench   benchmarks; figures go to docs/figures/
 # make conformance  how many cases of the ONNX standard's own suite pass; writes the figures
 # make lint    ruff and pyright alone
@@ -13,6 +13,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
+MUTANT_MINUTES ?= 8
 STAGE := .ci/stage
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -41,6 +42,7 @@ check: .venv/runtime
 	@$(STAGE) architecture $(BIN)/python -m pytest tests/architecture_test.py tests/docs_test.py
 	@$(STAGE) lit $(BIN)/lit -q tests
 	@$(STAGE) sanitizers $(MAKE) --no-print-directory sanitize
+	@$(STAGE) mutants $(BIN)/python tests/fuzz/run.py --mutants 1000000 --minutes $(MUTANT_MINUTES)
 	@$(STAGE) slow-tests $(PYTESTS) -m "slow and not vendor" $(SANITIZED:%=--ignore=%) --durations=10
 
 sanitize: .venv/runtime
@@ -48,6 +50,7 @@ sanitize: .venv/runtime
 
 prove: .venv/runtime
 	$(PYTESTS) --durations=20
+	$(BIN)/python tests/fuzz/run.py --mutants 20000
 	$(BIN)/python models/meeting-vlm/evaluate.py
 
 bench: .venv/runtime
