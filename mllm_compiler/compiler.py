@@ -14,7 +14,7 @@ from mllm_compiler.assembly import assemble
 from mllm_compiler.backends.c.emit_c import emit_c
 from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.manifest import Manifest
-from mllm_compiler.bundle.writer import write_bundle
+from mllm_compiler.bundle.writer import check_size, write_bundle
 from mllm_compiler.dialects import make_context
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer import Imported, ModelSpec, import_model
@@ -110,6 +110,8 @@ def compile_model(
         check_output(request.output)
     step("importing")
     imported = import_model(request.model, simplify=request.simplify)
+    if request.output is not None and request.stop_after is None:
+        check_size(imported.store.nbytes, request.output)
     validator = Validator(imported.store, TOLERANCES)
     watching = [*observers, *([validator] if request.validate else [])]
     module = imported.module

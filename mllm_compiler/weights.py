@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,6 +67,11 @@ class WeightStore:
         """Whether the bytes of `digest` are known."""
         return digest in self._extents
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights that the store knows, each counted once."""
+        return sum(extent.nbytes for extent in self._extents.values())
+
     def digests(self) -> Iterator[str]:
         """The digests that the store knows, in the order of their arrival."""
         return iter(self._extents)
@@ -87,12 +92,17 @@ class WeightStore:
         Raises:
             CompileError: `MLC-U005`, the sidecar cannot be written.
         """
-        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        digest = digest_of(raw)
-        if digest in self._extents:
-            return digest
+        digest = digest_of(_bytes(array))
+        return digest if digest in self._extents else self.add_pieces([array])
+
+    def add_pieces(self, pieces: Iterable[NDArray[np.generic]]) -> str:
+        """Appends an array that comes in pieces, of which one at a time is in memory.
+
+        Raises:
+            CompileError: `MLC-U005`, the sidecar cannot be written.
+        """
         try:
-            self._extents[digest] = self._append(raw)
+            return self._append(pieces)
         except OSError as error:
             raise CompileError(
                 "MLC-U005",
@@ -100,7 +110,6 @@ class WeightStore:
                 location=str(self.folder or tempfile.gettempdir()),
                 remedy="free space there, or name another folder in TMPDIR",
             ) from error
-        return digest
 
     def raw(self, digest: str) -> memoryview:
         """The bytes of `digest`, mapped and read-only.
@@ -123,13 +132,19 @@ class WeightStore:
         for mapped in self._maps.values():
             mapped.madvise(mmap.MADV_DONTNEED)
 
-    def _append(self, raw: memoryview) -> Extent:
-        sidecar = self._sidecar()
+    def _append(self, pieces: Iterable[NDArray[np.generic]]) -> str:
+        sidecar, running = self._sidecar(), hashlib.sha256()
         offset = -(-sidecar.stat().st_size // 64) * 64 if sidecar.exists() else 0
         with sidecar.open("r+b" if sidecar.exists() else "wb") as out:
             out.seek(offset)
-            out.write(raw)
-        return Extent(sidecar, offset, len(raw))
+            for piece in pieces:
+                running.update(_bytes(piece))
+                out.write(_bytes(piece))
+            digest, nbytes = f"sha256:{running.hexdigest()}", out.tell() - offset
+            if digest in self._extents:
+                out.truncate(offset)
+        self._extents.setdefault(digest, Extent(sidecar, offset, nbytes))
+        return digest
 
     def _sidecar(self) -> Path:
         if self.folder is None:
@@ -155,3 +170,7 @@ class WeightStore:
 def digest_of(raw: memoryview) -> str:
     """`sha256:` and the 64 hexadecimal digits of the bytes' digest."""
     return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+
+def _bytes(array: NDArray[np.generic]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -25,6 +25,18 @@ def test_equal_bytes_are_stored_once(tmp_path):
     assert (tmp_path / "sidecar.bin").stat().st_size == 16
 
 
+def test_an_array_that_comes_in_pieces_is_the_whole_array(tmp_path):
+    store = WeightStore(tmp_path)
+    whole = np.arange(12, dtype=np.float32).reshape(4, 3)
+    digest = store.add_pieces(whole[at : at + 1] for at in range(4))
+    assert digest == store.add(whole)
+    np.testing.assert_array_equal(store.array(digest, "f32", (4, 3)), whole)
+    assert store.add_pieces([whole[:2], whole[2:]]) == digest
+    assert (tmp_path / "sidecar.bin").stat().st_size == 48 + 16
+    other = store.add(np.ones(4, np.float32))
+    np.testing.assert_array_equal(store.array(other, "f32", (4,)), np.ones(4))
+
+
 def test_a_mapped_weight_is_a_view_of_its_file(tmp_path):
     file = tmp_path / "w.bin"
     file.write_bytes(b"head" + np.arange(3, dtype=np.float32).tobytes())

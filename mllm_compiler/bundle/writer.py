@@ -65,7 +65,7 @@ def write_bundle(
     by_name = {content.name: content for content in contents}
     ordered = [by_name[name] for name in member_order(list(by_name))]
     placed = layout.place(_members(manifest, ordered, signed=key is not None))
-    _check_size(layout.total_size(placed), path)
+    check_size(layout.total_size(placed), path)
     with atomic_output(path) as out:
         body = placed[-len(ordered) :] if ordered else []
         records = {
@@ -133,7 +133,12 @@ def _write_frame(
         out.write(raw)
 
 
-def _check_size(size: int, path: Path) -> None:
+def check_size(size: int, path: Path) -> None:
+    """Refuses a bundle of more bytes than its format holds.
+
+    Raises:
+        CompileError: `MLC-B011`.
+    """
     if size > layout.LIMIT:
         raise CompileError(
             "MLC-B011",

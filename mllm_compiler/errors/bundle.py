@@ -90,7 +90,8 @@ CODES: dict[str, ErrorCode] = {
     "MLC-B011": ErrorCode(
         title="The bundle would be too large",
         exit=1,
-        cause="Format 1 holds less than 4 GiB.",
+        cause="Format 1 holds less than 4 GiB. Weights that are more are refused before any pass "
+        "runs.",
         example="vlm.mllm_bundle: error: 4800000000 bytes are more than a bundle of format 1 "
         "holds [MLC-B011] (compile a smaller or quantised model)",
         remedy="Compile a smaller or a quantised model.",

@@ -16,9 +16,11 @@ time; a transposed weight of the model (a tied head) stays the one blob that it 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
@@ -39,6 +41,7 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
 from mllm_compiler.passes.matching import made_by
+from mllm_compiler.passes.pack_weights import CHUNK
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 from mllm_compiler.weights import WeightStore
 
@@ -59,9 +62,17 @@ class Transposed:
         """The handle of the transposed matrix."""
         if blob not in self.made:
             matrix = self.store.array(blob.digest.data, str(blob.element), blob.dims)
-            digest = self.store.add(np.ascontiguousarray(matrix.T))
+            digest = self.store.add_pieces(_turned(matrix))
+            self.store.release()
             self.made[blob] = BlobAttr.of(digest, blob.element, (blob.dims[1], blob.dims[0]))
         return self.made[blob]
+
+
+def _turned(matrix: NDArray[np.generic]) -> Iterator[NDArray[np.generic]]:
+    """The transpose of a matrix, a few rows at a time."""
+    rows = max(1, CHUNK // max(1, matrix.shape[0] * matrix.itemsize))
+    for start in range(0, matrix.shape[1], rows):
+        yield np.ascontiguousarray(matrix[:, start : start + rows].T)
 
 
 def _product(op: MatmulOp, rewriter: PatternRewriter) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mllm_compiler.bundle import layout
 from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.bundle.writer import Content
 from mllm_compiler.cli import opt
@@ -159,6 +160,18 @@ def test_the_place_of_the_bundle_is_checked_before_anything_is_read(tmp_path: Pa
         compile_model(Request(model=tmp_path / "broken.onnx", output=tmp_path / "no" / "bundle"))
     assert caught.value.code == "MLC-U005"
     assert sorted(tmp_path.iterdir()) == [tmp_path / "broken.onnx"]
+
+
+def test_weights_that_no_bundle_holds_are_refused_before_any_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "LIMIT", 100_000)
+    request, said = Request(model=tiny("tiny-vit"), output=tmp_path / "bundle"), list[str]()
+    with pytest.raises(CompileError) as caught:
+        compile_model(request, step=said.append)
+    assert (caught.value.code, caught.value.location) == ("MLC-B011", str(tmp_path / "bundle"))
+    assert said == ["importing"]
+    assert not (tmp_path / "bundle").exists()
 
 
 def test_a_model_whose_name_is_no_utf8_compiles(tmp_path: Path, capsys: Captured) -> None:
