@@ -18,7 +18,7 @@ from mllm_compiler.reduce.expect import Test
 from mllm_compiler.reduce.files import Files
 from mllm_compiler.reduce.proto import node_count
 from mllm_compiler.reduce.search import Search, Strategy
-from mllm_compiler.reduce.types import value_types
+from mllm_compiler.reduce.types import more_types, value_types
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,8 @@ def _search(
         path = files.write(candidate)
         return (not valid or _is_valid(path)) and test.outcome(path).failed
 
-    return Search(model, shows, value_types(model), step, limit)
+    types = more_types(model, files.source, value_types(model))
+    return Search(model, shows, types, step, limit)
 
 
 def _cut(search: Search, files: Files, said: str) -> None:

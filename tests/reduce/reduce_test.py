@@ -131,6 +131,20 @@ def test_a_call_of_a_function_becomes_its_body(tmp_path: Path) -> None:
     assert not onnx.load(out).functions
 
 
+def test_a_value_that_only_we_know_the_type_of_becomes_an_input(tmp_path: Path) -> None:
+    """The standard has no shape function for an operator of ONNX Runtime."""
+    source, out = (
+        write(
+            tmp_path,
+            "g (float[4, 4] x) => (float[4, 4] y) { a = com.microsoft.QuickGelu(x) "
+            "b = Hardmax(a) y = Neg(b) }",
+        ),
+        tmp_path / "out.onnx",
+    )
+    assert run(["reduce", str(source), "--expect", "! grep -aq Hardmax", "-o", str(out)]) == 0
+    assert left(out) == ["Hardmax"]
+
+
 def test_shapes_that_contradict_each_other_are_cut_out_with_their_weight(tmp_path: Path) -> None:
     model = weighted()
     wrong = numpy_helper.from_array(np.ones((9, 5), np.float32), "wrong")

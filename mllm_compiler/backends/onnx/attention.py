@@ -45,13 +45,24 @@ def _join_heads(b: Builder, x: Value, heads: int, result: SSAValue) -> Value:
     return b.reshape(turned, apart, (batch, tokens, width))
 
 
+def _is_operator(b: Builder, op: AttentionInterface) -> bool:
+    """Whether the operator `Attention` computes what the op does.
+
+    ONNX Runtime's answers 0 where the mask of a query is nowhere above the lowest number; `mllm`
+    attends to all keys alike, and a bias that is given may have such rows.
+    """
+    biased = isinstance(op, AttentionOp) and op.bias is not None
+    return b.opset >= ATTENTION_SINCE and not biased
+
+
 def _attention(op: AttentionOp, b: Builder, inputs: Inputs) -> Value:
     rest = list(inputs[3:])
     key_mask = rest.pop(0) if op.key_mask is not None else None
     bias = rest.pop(0) if op.bias is not None else None
     queries, keys = shape_of(op.q)[1], op.keys
     window = None if op.window is None else op.window.value.data
-    whole = b.opset >= ATTENTION_SINCE and bool(op.causal) and queries == keys and window is None
+    alone = window is None and key_mask is None
+    whole = _is_operator(b, op) and bool(op.causal) and queries == keys and alone
     seen: list[Value] = []
     if op.causal and not whole:
         seen.append(_causal(b, queries, keys, window))
@@ -84,7 +95,7 @@ def _attend(
     mask = _added(op, b, seen)
     if bias is not None:
         mask = bias if mask is None else b.node("Add", bias, mask)
-    if b.opset >= ATTENTION_SINCE:
+    if _is_operator(b, op):
         y = b.node("Attention", q, k, v, mask, scale=scale, is_causal=int(causal))
         return _join_heads(b, y, heads, op.result)
     k, v = (_repeated(b, x, s, op) for x, s in ((k, op.k), (v, op.v)))
@@ -149,6 +160,9 @@ def _added(op: AttentionInterface, b: Builder, seen: list[Value]) -> Value | Non
         return None
     element = element_of(op.q)
     lowest = cast(float, ml_dtypes.finfo(dtype_of(element)).min)
+    if _is_operator(b, op):
+        # The operator may answer 0 where it finds nothing but the lowest number.
+        lowest /= 2
 
     def make() -> Value:
         both = seen[0] if len(seen) == 1 else b.node("And", *seen)

@@ -83,6 +83,11 @@ CASES: dict[str, tuple[Make, list[np.ndarray], list[Shape]]] = {
         [real(2, 5, 32), real(2, 5, 16), real(2, 5, 16)],
         [("b", "t", 32), ("b", "t", 16), ("b", "t", 16)],
     ),
+    "attention-sees-nothing": (
+        attention(causal=True, key_mask=True),
+        [real(1, 3, 32), real(1, 3, 16), real(1, 3, 16), np.array([[0, 1, 1]])],
+        [("b", "t", 32), ("b", "t", 16), ("b", "t", 16), ("b", "t")],
+    ),
     "attention-window": (
         attention(causal=True, window=2),
         [real(2, 3, 32), real(2, 5, 16), real(2, 5, 16)],

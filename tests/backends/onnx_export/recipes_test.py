@@ -10,13 +10,20 @@ import onnxruntime
 import pytest
 
 from mllm_compiler.backends.onnx import write
+from mllm_compiler.recipes import recipe_names
 from models.build import built
 from tests.backends.onnx_export.roundtrip import answers, exported, fingerprints, lifted
 from tests.backends.recipes_test import random_inputs
 from tests.passes.exports_test import EXPORTS, inputs_of
 
-TINY = ("tiny-llama", "tiny-vit", "tiny-vlm", "tiny-whisper")
 OPSETS = (17, 21, 23)
+TINY = sorted(name for name in recipe_names() if name.startswith("tiny-"))
+TIDIED = {
+    "tiny-clip": "rows that are gathered are read as rows of a table",
+    "tiny-gpt2": "reshapes of keys and values cancel where attention is an operator",
+    "tiny-svtr": "what a batch norm computes of weights alone is folded",
+}
+"""Recipes that lift to less the second time, and why: constants are folded before lifting."""
 
 
 def check_recipe(name: str, opset: int, folder: Path, tolerance: float) -> None:
@@ -28,7 +35,12 @@ def check_recipe(name: str, opset: int, folder: Path, tolerance: float) -> None:
         got = answers(path, inputs)
         for output, want in answers(source, inputs).items():
             assert np.abs(got[output] - want).max() <= tolerance * np.abs(want).max(), output
-        assert fingerprints(lifted(path).module) == fingerprints(lifted(source).module), graph
+        before, after = lifted(source), lifted(path)
+        if name in TIDIED:
+            (folder / "again").mkdir(exist_ok=True)
+            before, (path,) = after, exported(after, folder / "again", opset).values()
+            after = lifted(path)
+        assert fingerprints(after.module) == fingerprints(before.module), graph
 
 
 @pytest.mark.parametrize("opset", OPSETS)
@@ -38,9 +50,8 @@ def test_a_recipe_comes_back_the_same(name: str, opset: int, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("opset", [17, 23])
-def test_a_real_language_model_comes_back_the_same(opset: int, tmp_path: Path) -> None:
-    check_recipe("smollm2-135m", opset, tmp_path, 1e-4)
+def test_a_real_language_model_comes_back_the_same(tmp_path: Path) -> None:
+    check_recipe("smollm2-135m", 23, tmp_path, 1e-4)
 
 
 @pytest.mark.parametrize("opset", OPSETS)

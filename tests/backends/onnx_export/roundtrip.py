@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import FloatAttr, ModuleOp
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.backends.onnx.export import export_graph
 from mllm_compiler.backends.onnx.write import serialised
@@ -56,12 +56,18 @@ def fingerprint(value: SSAValue, known: dict[SSAValue, str]) -> str:
         return known[value]
     op = value.owner
     assert isinstance(op, Operation)
-    properties = sorted((k, str(v)) for k, v in op.properties.items() if k != "name")
+    properties = sorted((k, spelled(v)) for k, v in op.properties.items() if k != "name")
     read = [fingerprint(v, known) for v in op.operands]
     for at, result in enumerate(op.results):
         text = f"{op.name} {at} {properties} {result.type} {read}"
         known[result] = hashlib.sha256(text.encode()).hexdigest()
     return known[value]
+
+
+def spelled(attribute: Attribute) -> str:
+    """An attribute as text; a number as ONNX can hold it."""
+    number = attribute.value.data if isinstance(attribute, FloatAttr) else None
+    return str(attribute) if number is None else str(np.float32(number))
 
 
 def answers(model: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
