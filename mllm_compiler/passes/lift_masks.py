@@ -40,6 +40,7 @@ from mllm_compiler.dialects.mllm import (
     ReshapeOp,
     SelectOp,
     UnaryKind,
+    constant_array,
     constant_scalar,
 )
 from mllm_compiler.dialects.types import element_of, is_float, is_integer, rank_of, shape_of
@@ -87,6 +88,11 @@ def _through(value: SSAValue, batch: bool) -> tuple[SSAValue, bool]:
     return value, batch
 
 
+def _both(first: Mask | None, second: Mask | None) -> Mask | None:
+    """What two masks let through; None where one of them is none."""
+    return first & second if first is not None and second is not None else None
+
+
 def _bias(value: SSAValue, batch: bool = False) -> Mask | None:
     """The mask that an additive bias is, None where it is anything else."""
     value, batch = _through(value, batch)
@@ -94,15 +100,13 @@ def _bias(value: SSAValue, batch: bool = False) -> Mask | None:
         return Mask()
     pair = binary(value, BinaryKind.ADD)
     if pair is not None:
-        masks = [_bias(v, batch) for v in pair]
-        return masks[0] & masks[1] if masks[0] is not None and masks[1] is not None else None
+        return _both(_bias(pair[0], batch), _bias(pair[1], batch))
     select = made_by(value, SelectOp)
     if select is not None:
-        kept, lost = constant_scalar(select.a), constant_scalar(select.b)
-        if kept == 0.0 and lost is not None and lost <= EXCLUDED:
-            return _condition(select.c, batch)
-        if lost == 0.0 and kept is not None and kept <= EXCLUDED:
-            return _excluded(select.c, batch)
+        for rest, lost, read in ((select.a, select.b, _condition), (select.b, select.a, _excluded)):
+            number = constant_scalar(lost)
+            if number is not None and number <= EXCLUDED:
+                return _both(read(select.c, batch), _bias(rest, batch))
         return None
     product = with_scalar(value, BinaryKind.MUL)
     if product is not None and product[1] <= EXCLUDED:
@@ -120,9 +124,23 @@ def _one_minus(value: SSAValue, batch: bool) -> Mask | None:
     return _key_mask(cast.x, batch) if cast is not None else None
 
 
+def _where_zero(value: SSAValue, batch: bool) -> Mask | None:
+    """The mask of the places where a number is 0: 1 - m, with other numbers where that is not."""
+    value, batch = _through(value, batch)
+    select = made_by(value, SelectOp)
+    if select is None:
+        return _one_minus(value, batch)
+    if not constant_scalar(select.a):
+        return None
+    return _both(_excluded(select.c, batch), _where_zero(select.b, batch))
+
+
 def _excluded(value: SSAValue, batch: bool) -> Mask | None:
     """The mask of which a condition is the opposite."""
     value, batch = _through(value, batch)
+    cast = made_by(value, CastOp)
+    if cast is not None and is_float(element_of(cast.x)):
+        return _where_zero(cast.x, batch)
     inner = unary(value, UnaryKind.NOT)
     if inner is not None:
         return _condition(inner, batch)
@@ -155,10 +173,12 @@ MIRRORED = {
 def _condition(value: SSAValue, batch: bool) -> Mask | None:
     """The mask that a condition is."""
     value, batch = _through(value, batch)
+    truths = constant_array(value)
+    if truths is not None and bool(truths.all()):
+        return Mask()
     pair = binary(value, BinaryKind.AND)
     if pair is not None:
-        masks = [_condition(v, batch) for v in pair]
-        return masks[0] & masks[1] if masks[0] is not None and masks[1] is not None else None
+        return _both(_condition(pair[0], batch), _condition(pair[1], batch))
     inner = unary(value, UnaryKind.NOT)
     if inner is not None:
         return _excluded(inner, batch)

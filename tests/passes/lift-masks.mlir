@@ -183,3 +183,63 @@ func.func @drops_a_bias_of_zeros(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>,
   %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x4x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
   func.return %y : tensor<1x3x32xf32>
 }
+
+// CHECK-LABEL: func.func @reads_padding_written_over_a_causal_bias
+// CHECK: mllm.attention %q, %q, %q key_mask(%m : tensor<2x3xi64>) {{{.*}}causal = true}
+func.func @reads_padding_written_over_a_causal_bias(%q: tensor<2x3x32xf32>, %m: tensor<2x3xi64>) -> tensor<2x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %one = mllm.constant dense<1.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %1 = mllm.iota {start = #mllm.dims<"1">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<3xi64>) -> tensor<1x3xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare lt %j, %i : (tensor<1x3xi64>, tensor<3x1xi64>) -> tensor<3x3xi1>
+  %causal = mllm.select %seen, %zero, %low : (tensor<3x3xi1>, tensor<f32>, tensor<f32>) -> tensor<3x3xf32>
+  %c4 = mllm.reshape %causal : (tensor<3x3xf32>) -> tensor<1x1x3x3xf32>
+  %m4 = mllm.reshape %m : (tensor<2x3xi64>) -> tensor<2x1x1x3xi64>
+  %kept = mllm.cast %m4 : (tensor<2x1x1x3xi64>) -> tensor<2x1x1x3xf32>
+  %wide = mllm.broadcast %kept : (tensor<2x1x1x3xf32>) -> tensor<2x1x3x3xf32>
+  %absent = mllm.binary sub %one, %wide : (tensor<f32>, tensor<2x1x3x3xf32>) -> tensor<2x1x3x3xf32>
+  %hidden = mllm.cast %absent : (tensor<2x1x3x3xf32>) -> tensor<2x1x3x3xi1>
+  %padding = mllm.select %hidden, %low, %absent : (tensor<2x1x3x3xi1>, tensor<f32>, tensor<2x1x3x3xf32>) -> tensor<2x1x3x3xf32>
+  %lost = mllm.cast %padding : (tensor<2x1x3x3xf32>) -> tensor<2x1x3x3xi1>
+  %bias = mllm.select %lost, %low, %c4 : (tensor<2x1x3x3xi1>, tensor<f32>, tensor<1x1x3x3xf32>) -> tensor<2x1x3x3xf32>
+  %y = mllm.attention %q, %q, %q bias(%bias : tensor<2x1x3x3xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<2x3x32xf32>, tensor<2x3x32xf32>, tensor<2x3x32xf32>) -> tensor<2x3x32xf32>
+  func.return %y : tensor<2x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_zeros_written_over_a_mask
+// CHECK: bias(
+func.func @keeps_zeros_written_over_a_mask(%q: tensor<2x3x32xf32>, %m: tensor<2x3xi64>) -> tensor<2x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %one = mllm.constant dense<1.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %m4 = mllm.reshape %m : (tensor<2x3xi64>) -> tensor<2x1x1x3xi64>
+  %kept = mllm.cast %m4 : (tensor<2x1x1x3xi64>) -> tensor<2x1x1x3xf32>
+  %absent = mllm.binary sub %one, %kept : (tensor<f32>, tensor<2x1x1x3xf32>) -> tensor<2x1x1x3xf32>
+  %hidden = mllm.cast %absent : (tensor<2x1x1x3xf32>) -> tensor<2x1x1x3xi1>
+  %none = mllm.select %hidden, %zero, %absent : (tensor<2x1x1x3xi1>, tensor<f32>, tensor<2x1x1x3xf32>) -> tensor<2x1x1x3xf32>
+  %lost = mllm.cast %none : (tensor<2x1x1x3xf32>) -> tensor<2x1x1x3xi1>
+  %bias = mllm.select %lost, %low, %zero : (tensor<2x1x1x3xi1>, tensor<f32>, tensor<f32>) -> tensor<2x1x1x3xf32>
+  %whole = mllm.broadcast %bias : (tensor<2x1x1x3xf32>) -> tensor<2x1x3x3xf32>
+  %y = mllm.attention %q, %q, %q bias(%whole : tensor<2x1x3x3xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<2x3x32xf32>, tensor<2x3x32xf32>, tensor<2x3x32xf32>) -> tensor<2x3x32xf32>
+  func.return %y : tensor<2x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @drops_a_mask_that_hides_nothing
+// CHECK: mllm.attention %q, %q, %q {heads
+// CHECK: mllm.attention %q, %q, %q bias(
+func.func @drops_a_mask_that_hides_nothing(%q: tensor<1x3x32xf32>) -> (tensor<1x3x32xf32>, tensor<1x3x32xf32>) {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %all = mllm.constant dense<true> : tensor<1x1x3x1xi1>
+  %some = mllm.constant dense<[[[[true], [false], [true]]]]> : tensor<1x1x3x1xi1>
+  %a = mllm.broadcast %all : (tensor<1x1x3x1xi1>) -> tensor<1x1x3x3xi1>
+  %s = mllm.broadcast %some : (tensor<1x1x3x1xi1>) -> tensor<1x1x3x3xi1>
+  %nothing = mllm.select %a, %zero, %low : (tensor<1x1x3x3xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x3xf32>
+  %row = mllm.select %s, %zero, %low : (tensor<1x1x3x3xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x3xf32>
+  %y = mllm.attention %q, %q, %q bias(%nothing : tensor<1x1x3x3xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x3x32xf32>, tensor<1x3x32xf32>) -> tensor<1x3x32xf32>
+  %z = mllm.attention %q, %q, %q bias(%row : tensor<1x1x3x3xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x3x32xf32>, tensor<1x3x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y, %z : tensor<1x3x32xf32>, tensor<1x3x32xf32>
+}

@@ -137,6 +137,8 @@ MASKS = {
     "tiny-llama": [{CAUSAL, MASKED}] * 2,
     "tiny-gpt2": [{CAUSAL, MASKED}] * 2,
     "tiny-bert": [{MASKED}] * 2,
+    "tiny-clip": [set(), set(), {CAUSAL, MASKED}, {CAUSAL, MASKED}],
+    "tiny-svtr": [{BIASED}, {BIASED}, set()],
     "tiny-gemma3": [*[{CAUSAL, MASKED, "window = 5"}] * 2, {CAUSAL, MASKED}],
     "tiny-t5": [*[{MASKED, BIASED}] * 2, *[{CAUSAL, BIASED}, {MASKED}] * 4],
     "tiny-flamingo": [set(), set(), *[set(), {CAUSAL, MASKED}] * 2],
