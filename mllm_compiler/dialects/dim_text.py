@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mllm_compiler.dialects.dims import UNKNOWN, Dim, combine
+from mllm_compiler.dialects.dim_expressions import UNKNOWN, Dim, combine
 
 DEEPEST: Final = 64
 """Brackets of an expression that is read."""
