@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.backends.artifact import Entry, Port
+from mllm_compiler.backends.buckets import bucketed_of, served_entry
 from mllm_compiler.backends.c.artifact import CArtifact
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
@@ -24,7 +25,7 @@ from mllm_compiler.bundle.manifest import (
 )
 from mllm_compiler.bundle.writer import Content, content_of_bytes
 from mllm_compiler.importer import ModelSpec
-from mllm_compiler.passes.graphs import pipeline_of
+from mllm_compiler.passes.graphs import graphs, pipeline_of
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.weights import WeightStore
 
@@ -45,7 +46,10 @@ def assemble(module: ModuleOp, target: str, spec: ModelSpec, store: WeightStore)
     program, artifact, plan = PROGRAMS[target](module)
     member = f"weights/{target}.bin"
     weights = Content(member, artifact.weight_bytes, lambda: artifact.stream(store))
-    config = config_of(spec, edges_of(module), caches_of(module))
+    served = {g.sym_name.data: g for g in graphs(module)}
+    entries = [served_entry(entry, served[entry.name]) for entry in artifact.entries]
+    pipeline = {"edges": edges_of(module), "caches": caches_of(module)}
+    config = config_of(spec, {**pipeline, **buckets_of(module)})
     contents = [
         content_of_bytes("config.json", canonical(config)),
         *text_contents(spec),
@@ -55,7 +59,7 @@ def assemble(module: ModuleOp, target: str, spec: ModelSpec, store: WeightStore)
     manifest = Manifest(
         name=spec.name,
         targets=(target,),
-        entries={entry.name: _entry(entry) for entry in artifact.entries},
+        entries={entry.name: _entry(entry) for entry in entries},
         topology={e.name: Topology(sha256=e.topology, ops=e.stages) for e in artifact.entries},
         weights=tuple(weight_record(weight, member) for weight in artifact.weights),
         plan=plan,
@@ -96,6 +100,15 @@ def caches_of(module: ModuleOp) -> dict[str, dict[str, str]]:
         c.graph.data: {"key": c.key.data, "value": c.value.data, "out": c.out.data}
         for c in pipeline_of(module).caches
     }
+
+
+def buckets_of(module: ModuleOp) -> dict[str, object]:
+    """Which graphs of static shapes serve which entries, where any do."""
+    found = bucketed_of(module)
+    records = {name: {**vars(b)} for name, b in found.items()}
+    for record in records.values():
+        del record["entry"]
+    return {"buckets": records} if records else {}
 
 
 def weight_record(weight: PackedWeight, member: str) -> WeightRecord:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -17,7 +17,7 @@ from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.writer import check_size, write_bundle
 from mllm_compiler.dialects import make_context
 from mllm_compiler.flops import lifted_share
-from mllm_compiler.importer import Imported, ModelSpec, import_model
+from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
 from mllm_compiler.pipelines import (
     LIFT,
@@ -40,6 +40,7 @@ class Request:
     Attributes:
         model: An `.onnx` file, a `model.toml`, or a folder.
         target: The backend.
+        dims: Dimensions that go before those of the model, by symbol.
         output: The bundle to write; without one nothing is written.
         key: Signs the bundle; without one it is unsigned.
         fallback: Where operations may run that the target cannot; `none` refuses them.
@@ -51,6 +52,7 @@ class Request:
 
     model: Path
     target: str = "c"
+    dims: Mapping[str, DimSpec] = field(default_factory=dict[str, DimSpec])
     output: Path | None = None
     key: Ed25519PrivateKey | None = None
     fallback: str = "none"
@@ -109,7 +111,7 @@ def compile_model(
     if request.output is not None and request.stop_after is None:
         check_output(request.output)
     step("importing")
-    imported = import_model(request.model, simplify=request.simplify)
+    imported = import_model(request.model, dims=request.dims, simplify=request.simplify)
     if request.output is not None and request.stop_after is None:
         check_size(imported.store.nbytes, request.output)
     validator = Validator(imported.store, TOLERANCES)

@@ -33,6 +33,7 @@ TOLERANCES: dict[str, float] = {
     "lift-gated-mlp": 0.0,
     "lift-mlp": 0.0,
     "lift-patch-embed": ROUNDING,
+    "bucket-shapes": ROUNDING,
     "place": 0.0,
     "split-language-model": 0.0,
     "lower-to-cpu": ROUNDING,
@@ -80,6 +81,10 @@ LIFT = Stage(
     ),
     "what has an exact form is in the mllm dialect, each structure as one op",
 )
+BUCKET = Stage(
+    ("bucket-shapes",),
+    "a graph whose symbols have buckets is a graph of static shapes for each of them",
+)
 PLACE = Stage(("place",), "every op has a home on the target")
 SPLIT = Stage(("split-language-model",), "a language model has the entries prefill and decode")
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
@@ -87,8 +92,8 @@ PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place 
 
 PIPELINES: dict[str, tuple[Stage, ...]] = {
     "lift": (SHAPES, LIFT),
-    "numpy": (SHAPES, LIFT, PLACE),
-    "c": (SHAPES, LIFT, PLACE, SPLIT, LOWER, PLAN),
+    "numpy": (SHAPES, LIFT, BUCKET, PLACE),
+    "c": (SHAPES, LIFT, BUCKET, PLACE, SPLIT, LOWER, PLAN),
 }
 """Pipelines by name; those of targets have the target's name."""
 

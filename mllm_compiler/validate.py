@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from mllm_compiler.dialects.dims import dims_of
+from mllm_compiler.dialects.mllm import PipelineOp
 from mllm_compiler.dialects.types import dtype_of, ranked, tensor_type
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pass_run import PassRecord
@@ -65,7 +66,7 @@ class Validator:
         for graph in graphs(module):
             name = graph.sym_name.data
             if name not in self._inputs:
-                self._inputs[name] = seeded_inputs(graph, pipeline_of(module).bound_of)
+                self._inputs[name] = seeded_inputs(graph, pipeline_of(module))
             text, was = str(graph), self._texts.get(name)
             self._texts[name] = text
             if text == was:
@@ -132,11 +133,12 @@ def relative_error(value: NDArray[np.generic], expected: NDArray[np.generic]) ->
     return float(difference / scale) if scale > 0 else float(difference)
 
 
-def seeded_inputs(graph: FuncOp, bounds: Mapping[str, int]) -> Values:
+def seeded_inputs(graph: FuncOp, pipeline: PipelineOp) -> Values:
     """Inputs of a graph that are the same each time, small, and mean something to a model."""
     kinds = [tensor_type(argument) for argument in graph.args]
     symbols = {s for kind in kinds for dim in dims_of(kind) for s in dim.symbols()}
-    sizes = filling_sizes(graph, symbol_sizes(symbols, bounds), bounds)
+    small = symbol_sizes(symbols, pipeline.bound_of, pipeline.least_of)
+    sizes = filling_sizes(graph, small, pipeline.bound_of)
     inputs: dict[str, NDArray[np.generic]] = {}
     for name, kind in zip(argument_names(graph), kinds, strict=True):
         shape = tuple(dim.evaluate(sizes) for dim in dims_of(kind))
@@ -144,10 +146,15 @@ def seeded_inputs(graph: FuncOp, bounds: Mapping[str, int]) -> Values:
     return inputs
 
 
-def symbol_sizes(symbols: Iterable[str], bounds: Mapping[str, int]) -> dict[str, int]:
-    """A small value for each symbol; `total_x` is `past_x` and `x` together."""
+def symbol_sizes(
+    symbols: Iterable[str], bounds: Mapping[str, int], least: Mapping[str, int]
+) -> dict[str, int]:
+    """A small value in the range of each symbol; `total_x` is `past_x` and `x` together."""
     sizes = {
-        symbol: min(symbol_bound(symbol, dict(bounds)), SMALL[index % len(SMALL)])
+        symbol: max(
+            min(symbol_bound(symbol, dict(bounds)), SMALL[index % len(SMALL)]),
+            least.get(symbol, 0),
+        )
         for index, symbol in enumerate(sorted(symbols))
     }
     for symbol in sizes:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from runtime_stub import generation
+from runtime_stub.buckets import Bucketed
 from runtime_stub.caches import CacheNames, read_present, write_past
 from runtime_stub.generation import Piece, Request, Statistics
 from runtime_stub.handles import ALLOW_UNSIGNED, ALREADY_VERIFIED, Handles
@@ -120,12 +122,19 @@ class Model:
     def run(self, entry: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Runs an entry on arrays, all outputs by name.
 
+        An entry that graphs of static shapes serve is run by the smallest that the arrays fit.
+
         An entry with a cache starts from the past tensors that are given (none: from nothing)
         and gives the present ones too.
 
         Raises:
             RuntimeFailure: An input is missing, unknown or of another type or shape.
         """
+        bucketed = self._bucketed.get(entry)
+        if bucketed is not None:
+            fit = bucketed.fit(inputs)
+            wanted = [tensor.name for tensor in self.entries[fit.variant].inputs]
+            return fit.cut(self.run(fit.variant, fit.pad(inputs, wanted)))
         index = library().mllm_model_find_entry(self._handles.model, bytes_of(entry))
         if index < 0:
             known = ", ".join(self.entries)
@@ -217,8 +226,17 @@ class Model:
 
     @cached_property
     def _caches(self) -> Mapping[str, Mapping[str, str]]:
+        return self._pipeline.get("caches", {})
+
+    @cached_property
+    def _bucketed(self) -> Mapping[str, Bucketed]:
+        records = self._pipeline.get("buckets", {})
+        return {name: Bucketed(entry=name, **record) for name, record in records.items()}
+
+    @cached_property
+    def _pipeline(self) -> dict[str, Any]:
         config = json.loads(self._handles.member("config.json") or b"{}")
-        return config.get("pipeline", {}).get("caches", {})
+        return config.get("pipeline", {})
 
     def _entry_info(self, index: int) -> CData:
         info = ffi.new("mllm_entry_info *")

@@ -13,7 +13,7 @@ from xdsl.parser import Parser
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import make_context
-from mllm_compiler.dialects.mllm import BinaryOp
+from mllm_compiler.dialects.mllm import BinaryOp, BoundAttr, PipelineOp
 from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.pass_run import count_ops, observe, run_passes
@@ -106,11 +106,16 @@ def test_infinities_of_masks_compare() -> None:
     assert relative_error(np.array([]), np.array([])) == 0.0
 
 
+def bounded(**largest: int) -> PipelineOp:
+    return PipelineOp("p", bounds=[BoundAttr.of(symbol, n) for symbol, n in largest.items()])
+
+
 def test_sizes_respect_bounds_and_totals() -> None:
     names = {"batch", "past_sequence_length", "sequence_length", "total_sequence_length"}
-    sizes = symbol_sizes(names, {"sequence_length": 2})
+    sizes = symbol_sizes(names, {"sequence_length": 2}, {"past_sequence_length": 9})
     assert sizes["batch"] == 1
     assert sizes["sequence_length"] == 2
+    assert sizes["past_sequence_length"] == 9
     assert sizes["total_sequence_length"] == sizes["past_sequence_length"] + 2
 
 
@@ -137,5 +142,5 @@ def test_sizes_grow_until_a_window_fits() -> None:
     }
     """
     graph = graphs(parse(text))[0]
-    assert seeded_inputs(graph, {"samples": 100})["x"].shape == (1, 1, 12)
-    assert seeded_inputs(graph, {"samples": 7})["x"].shape == (1, 1, 7)
+    assert seeded_inputs(graph, bounded(samples=100))["x"].shape == (1, 1, 12)
+    assert seeded_inputs(graph, bounded(samples=7))["x"].shape == (1, 1, 7)

@@ -9,7 +9,7 @@ from typing import cast
 from mllm_compiler.bundle.files import reading
 from mllm_compiler.bundle.template_segments import template_segments
 from mllm_compiler.bundle.tokenizer_tables import tokenizer_tables
-from mllm_compiler.bundle.typed_json import Json
+from mllm_compiler.bundle.typed_json import Json, encode
 from mllm_compiler.bundle.writer import Content, content_of_bytes
 from mllm_compiler.importer import ModelSpec, TextSpec, chat_template
 
@@ -30,19 +30,18 @@ def text_contents(spec: ModelSpec) -> list[Content]:
     return members
 
 
-def config_of(
-    spec: ModelSpec, edges: list[list[str]], caches: Mapping[str, Mapping[str, str]]
-) -> dict[str, Json]:
+def config_of(spec: ModelSpec, pipeline: Mapping[str, object]) -> dict[str, Json]:
     """The content of `config.json`.
 
     Args:
         spec: What `model.toml` says.
-        edges: Consumer, its input, producer, its output.
-        caches: What each entry with a cache calls its past and present tensors.
+        pipeline: How entries are tied: `edges` (consumer, its input, producer, its output),
+            `caches` (what each entry calls its past and present tensors), and `buckets` (which
+            graphs of static shapes serve an entry), where there are any.
     """
     config: dict[str, Json] = {
         "name": spec.name,
-        "pipeline": {"edges": edges, "caches": caches},
+        "pipeline": encode(pipeline),
     }
     if spec.text is not None:
         config["text"] = _text(spec, spec.text)

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from mllm_compiler.pass_run import Observer
 
 PATH = click.Path(path_type=Path)
+DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 makes buckets."
 
 
 @click.command(name="compile")
 @click.argument("model")
 @click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
+@click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--key", type=PATH, help="Sign with this key; else with your own, made on first use.")
 @click.option("--unsigned", is_flag=True, help="Do not sign.")
 @click.option("-o", "--output", type=PATH, help="The bundle.  [default: NAME.mllm_bundle]")
@@ -35,6 +37,7 @@ PATH = click.Path(path_type=Path)
 def compile_command(
     model: str,
     target: str,
+    dims: tuple[str, ...],
     key: Path | None,
     unsigned: bool,
     output: Path | None,
@@ -51,6 +54,7 @@ def compile_command(
     from mllm_compiler.bundle.trust import signing_key
     from mllm_compiler.compiler import Request, compile_model
     from mllm_compiler.errors import CompileError
+    from mllm_compiler.importer import read_dims
     from mllm_compiler.pipelines import check_target
     from mllm_compiler.recipes import find_model
     from mllm_compiler.report import check_report, write_report
@@ -71,6 +75,7 @@ def compile_command(
         request = Request(
             model=path,
             target=target,
+            dims=read_dims(dims),
             output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),
             key=None if unsigned or stop_after else signing_key(key),
             stop_after=stop_after,

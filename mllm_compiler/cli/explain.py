@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mllm_compiler.cli.compile import DIM
 from mllm_compiler.cli.console import progress, table, write_json, write_line
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 @click.command(name="explain")
 @click.argument("model")
 @click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
+@click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--fallback", default="none", show_default=True, help="Where the rest may run.")
 @click.option("--all", "every", is_flag=True, help="A row for each operation, not for each kind.")
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page, in one file.")
@@ -26,6 +28,7 @@ def explain_command(
     context: click.Context,
     model: str,
     target: str,
+    dims: tuple[str, ...],
     fallback: str,
     every: bool,
     html: Path | None,
@@ -35,6 +38,7 @@ def explain_command(
     from mllm_compiler.bundle.files import atomic_output
     from mllm_compiler.cli.explain_page import facts_of, page
     from mllm_compiler.compiler import Request, compile_model
+    from mllm_compiler.importer import read_dims
     from mllm_compiler.passes.place import explain
     from mllm_compiler.pipelines import LIFT, check_target
     from mllm_compiler.recipes import find_model
@@ -45,7 +49,9 @@ def explain_command(
         check_target(fallback, f"{where} --fallback")
     with progress("finding the model") as shown:
         path: Path = find_model(model, shown.say)
-        request = Request(model=path, target=target, stop_after=LIFT.passes[-1])
+        request = Request(
+            model=path, target=target, dims=read_dims(dims), stop_after=LIFT.passes[-1]
+        )
         compiled = compile_model(request, step=shown.step)
         placement = explain(compiled.module, target, fallback)
     facts = facts_of(placement, compiled.name)

@@ -13,4 +13,15 @@ CODES: dict[str, ErrorCode] = {
         remedy="This is a fault of the pass: compile with `--dump-dir` and report the dumps "
         "before and after it.",
     ),
+    "MLC-P002": ErrorCode(
+        title="An operation cannot be padded",
+        exit=3,
+        cause="A dimension has buckets, so inputs are padded to them. The operation would mix "
+        "padding with real elements in a way that no mask takes out again, or its shape depends on "
+        "data.",
+        example="/head/Resize: error: 'mllm.resize' cannot be padded: nothing is known of its "
+        "padding [MLC-P002] (fix the dimension with --dim NAME=8, or leave its buckets out)",
+        remedy="Fix the dimension with `--dim NAME=8`, leave its buckets out where the target runs "
+        "dynamic shapes, or change the operation in the model.",
+    ),
 }

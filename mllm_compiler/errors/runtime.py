@@ -37,11 +37,12 @@ CODES: dict[str, ErrorCode] = {
     "MLC-X005": ErrorCode(
         title="Beyond a compiled bound",
         exit=1,
-        cause="An input is longer than the bound that `[dims]` of model.toml gave its dimension: "
-        "memory was planned for that.",
+        cause="An input is longer or shorter than the bound that `[dims]` of model.toml or `--dim` "
+        "gave its dimension: memory was planned for that.",
         example="decoder: error: input_ids: sequence_length = 400 exceeds the compiled bound 256 "
         "[MLC-X005]",
-        remedy="Give a shorter input, or raise the bound in model.toml and compile again.",
+        remedy="Give an input within the bound, or change the bound in model.toml or with `--dim` "
+        "and compile again.",
     ),
     "MLC-X006": ErrorCode(
         title="The cache cannot do that",

@@ -121,4 +121,14 @@ CODES: dict[str, ErrorCode] = {
         "[MLC-U014] (export with --opset 13)",
         remedy="Export an earlier level with `--stop-after`, or with the model's own opset.",
     ),
+    "MLC-U015": ErrorCode(
+        title="A dimension that cannot be set",
+        exit=2,
+        cause="`--dim` names a dimension that no input of the model has, or gives it no size, no "
+        "range and no list of sizes.",
+        example="--dim sequence_lenght: error: no input has a dimension 'sequence_lenght' "
+        "[MLC-U015] (did you mean 'sequence_length'?)",
+        remedy="Write `--dim NAME=8` for a fixed size, `--dim 'NAME<=8'` or `--dim '1<=NAME<=8'` "
+        "for a range, `--dim NAME=1,4,8` for buckets; `mllmc bundle inspect` lists the names.",
+    ),
 }

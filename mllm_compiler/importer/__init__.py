@@ -2,13 +2,13 @@
 
 import logging
 
+from mllm_compiler.importer.dim_specs import DimSpec, read_dims
 from mllm_compiler.importer.folder_text import chat_template
 from mllm_compiler.importer.model_spec import read_model_spec
 from mllm_compiler.importer.model_toml import (
     AudioSpec,
     CacheSpec,
     CrossSpec,
-    DimSpec,
     GenerationSpec,
     GraphSpec,
     ImageSpec,
@@ -33,5 +33,6 @@ __all__ = [
     "TextSpec",
     "chat_template",
     "import_model",
+    "read_dims",
     "read_model_spec",
 ]

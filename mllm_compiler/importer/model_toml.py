@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.dim_specs import DimSpec
 from mllm_compiler.importer.typed_tables import load_toml, typed, wrong
 
 ROLES: Final = (
@@ -71,13 +72,6 @@ class GraphSpec:
     inputs: Mapping[str, str] = field(default_factory=dict[str, str])
     cache: CacheSpec | None = None
     cross: CrossSpec | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DimSpec:
-    """The bound of a symbolic dimension."""
-
-    max: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +174,9 @@ def read_model_toml(path: Path) -> ModelSpec:
     if spec.image is not None and spec.image.fit not in FITS:
         known = f"write one of {', '.join(FITS)}"
         raise wrong(spec.source, "image.fit", f"unknown fit '{spec.image.fit}'", known)
+    for name, dim in spec.dims.items():
+        if fault := dim.fault():
+            raise wrong(spec.source, f"dims.{name}", fault, "correct min, max or buckets")
     return spec
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute
-from xdsl.utils.hints import isa
 
-from mllm_compiler.dialects.dims import dims_of
-from mllm_compiler.dialects.mllm import BoundAttr, CacheAttr, EdgeAttr, PipelineOp
+from mllm_compiler.dialects.mllm import CacheAttr, EdgeAttr, PipelineOp
 from mllm_compiler.errors import CompileError
+from mllm_compiler.importer.dim_specs import DimSpec, bounds_of
 from mllm_compiler.importer.graph import import_graph
 from mllm_compiler.importer.model_spec import read_model_spec
 from mllm_compiler.importer.model_toml import CacheSpec, ModelSpec
@@ -40,12 +38,17 @@ class Imported:
 
 
 def import_model(
-    model: Path | str | ModelSpec, *, simplify: bool = False, store: WeightStore | None = None
+    model: Path | str | ModelSpec,
+    *,
+    dims: Mapping[str, DimSpec] | None = None,
+    simplify: bool = False,
+    store: WeightStore | None = None,
 ) -> Imported:
     """Reads an `.onnx` file, a `model.toml`, a folder, or a specification.
 
     Args:
         model: The model.
+        dims: Dimensions that go before those of the model.
         simplify: Run onnxsim over each graph first; it copies the weights and loses names.
         store: Where weights are registered; a new one where none is given.
 
@@ -68,7 +71,7 @@ def import_model(
         "pipeline" if "pipeline" not in functions else "_pipeline",
         edges=[edge for name in functions for edge in _edges(spec, name, functions)],
         caches=[cache for name in functions for cache in _caches(spec, name, functions[name])],
-        bounds=_bounds(spec, functions.values()),
+        bounds=bounds_of(spec.source, spec.dims, dims or {}, functions.values()),
     )
     return Imported(ModuleOp([*functions.values(), pipeline]), store, spec)
 
@@ -150,19 +153,3 @@ def _known(name: str, known: Sequence[str], at: str, message: str) -> None:
     near = get_close_matches(name, known, n=1, cutoff=0.0)
     remedy = f"did you mean '{near[0]}'?" if near else "it has none at all"
     raise CompileError("MLC-I023", f"{message} '{name}'", location=at, remedy=remedy)
-
-
-def _bounds(spec: ModelSpec, functions: Iterable[FuncOp]) -> list[BoundAttr]:
-    """The bound of every symbol of an input, and of the symbols that the model lists."""
-    bounds = {name: dim.max for name, dim in spec.dims.items()}
-    for function in functions:
-        for type in function.function_type.inputs:
-            for symbol in sorted(_symbols(type)):
-                bounds.setdefault(symbol, 1 if "batch" in symbol else 2048)
-    return [BoundAttr.of(symbol, largest) for symbol, largest in bounds.items()]
-
-
-def _symbols(type: Attribute) -> set[str]:
-    if not isa(type, TensorType[Attribute]):
-        return set()
-    return {symbol for dim in dims_of(type) for symbol in dim.symbols()}

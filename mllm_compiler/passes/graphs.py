@@ -15,11 +15,15 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from mllm_compiler.dialects.locations import location_name
-from mllm_compiler.dialects.mllm import PipelineOp
+from mllm_compiler.dialects.mllm import PipelineOp, default_bound
 
 NAME: Final = "mllm.name"
 ROLE: Final = "mllm.role"
 SOURCE: Final = "mllm.source"
+VARIANT: Final = "mllm.variant"
+"""The attribute of a graph that was padded: what it serves, and its sizes."""
+DIMS: Final = "mllm.dims"
+"""The attribute of an argument or result of such a graph: its dims without padding."""
 
 
 def graphs(module: ModuleOp) -> list[FuncOp]:
@@ -39,7 +43,7 @@ def pipeline_of(module: ModuleOp) -> PipelineOp:
 
 def symbol_bound(symbol: str, bounds: dict[str, int]) -> int:
     """The largest value of a symbol; unlisted, 1 for a batch and 2048 for anything else."""
-    return bounds.get(symbol, 1 if "batch" in symbol else 2048)
+    return bounds[symbol] if symbol in bounds else default_bound(symbol)
 
 
 def role_of(graph: FuncOp) -> str:

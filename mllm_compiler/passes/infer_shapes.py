@@ -8,12 +8,13 @@ becomes
 
 `onnx.contents` holds what a small integer tensor is, row by row, where shapes decide it. Dims that
 must be equal become one: a declared `total_sequence_length` that is the extent of a concatenation
-is replaced by `past_sequence_length + sequence_length` in the whole function. Exact.
+is replaced by `past_sequence_length + sequence_length` in the whole function. So is a symbol that
+the pipeline's bounds fix by that size. Exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -48,21 +49,34 @@ class InferShapes(ModulePass):
         """Runs the pass."""
         functions = {f.sym_name.data: f for f in op.ops if isinstance(f, FuncOp)}
         pipelines = [p for p in op.ops if isinstance(p, PipelineOp)]
+        fixed = {
+            b.symbol.data: Dim.const(b.max.data)
+            for pipeline in pipelines
+            for b in pipeline.bounds
+            if b.min == b.max
+        }
         replaced: set[str] = set()
         for function in functions.values():
             _take_static_dims(function, functions, pipelines)
             replaced |= infer_function(function)
+            if fixed.keys() & set(_input_symbols(function)):
+                # Only now: with sizes in their place, a total could not be told from its parts.
+                replaced |= infer_function(function, fixed)
         for pipeline in pipelines:
             _drop_bounds(pipeline, replaced, functions.values())
 
 
-def infer_function(function: FuncOp) -> set[str]:
-    """Gives every value of a function its type; the symbols that others have replaced.
+def infer_function(function: FuncOp, fixed: Mapping[str, Dim] | None = None) -> set[str]:
+    """Gives every value of a function its type; the symbols that were replaced.
+
+    Args:
+        function: The function.
+        fixed: Symbols that have one value.
 
     Raises:
         CompileError: The model's shapes contradict each other.
     """
-    shapes = Shapes(_input_symbols(function))
+    shapes = Shapes(_input_symbols(function), equal=dict(fixed or {}))
     _infer_block(function.body.block, shapes)
     _check_outputs(function, shapes)
     bound = set(shapes.inputs) - shapes.equal.keys()

@@ -36,6 +36,7 @@ from mllm_compiler.passes import last_row
 from mllm_compiler.passes.graphs import (
     ROLE,
     SOURCE,
+    VARIANT,
     argument,
     block_of,
     erase_arguments,
@@ -72,7 +73,7 @@ class SplitLanguageModel(ModulePass):
             CompileError: MLC-R004, the graph is no language model; MLC-R005, no such embedding.
         """
         for graph in graphs(op):
-            if role_of(graph) == "language-model":
+            if role_of(graph) == "language-model" and VARIANT not in graph.attributes:
                 split(op, graph, self.embedding)
 
 

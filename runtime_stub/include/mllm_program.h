@@ -47,7 +47,7 @@ enum {
 
 typedef struct mllm_symbol_record {
   uint32_t name;
-  uint32_t pad;
+  uint32_t min;
   int64_t max;
 } mllm_symbol_record;
 

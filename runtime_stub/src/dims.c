@@ -50,6 +50,11 @@ mllm_status mllm_dims_bind(mllm_dims *dims, uint32_t symbol, int64_t value, cons
                      "%s: %s = %" PRId64 " exceeds the compiled bound %" PRId64, what, name, value,
                      record->max);
   }
+  if (value < (int64_t)record->min) {
+    return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_BOUND,
+                     "%s: %s = %" PRId64 " is below the compiled bound %" PRIu32, what, name, value,
+                     record->min);
+  }
   if (dims->symbols[symbol] >= 0 && dims->symbols[symbol] != value) {
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
                      "%s: %s = %" PRId64 ", but it is %" PRId64 " elsewhere", what, name, value,

@@ -135,7 +135,7 @@ requantize 1 | 4x8xi32, 4xf32, i8 | mllm.requantize %0, %1, %2 {axis = 0 : i64} 
 requantize 2 | 4x8xi64, f32, i8 | mllm.requantize %0, %1, %2 : (tensor<4x8xi64>, tensor<f32>, tensor<i8>) -> tensor<4x8xi8>
 requantize 3 | 4x8xi32, f32, i8 | mllm.requantize %0, %1, %2 : (tensor<4x8xi32>, tensor<f32>, tensor<i8>) -> tensor<4x7xi8>
 pipeline 1 | | mllm.pipeline @p {edges = [#mllm.edge<"b" "x" from "a" "y">, #mllm.edge<"b" "x" from "c" "z">], caches = [], bounds = []}
-pipeline 2 | | mllm.pipeline @p {edges = [], caches = [], bounds = [#mllm.bound<"n", 1>, #mllm.bound<"n", 2>]}
+pipeline 2 | | mllm.pipeline @p {edges = [], caches = [], bounds = [#mllm.bound<"n" <= 1>, #mllm.bound<"n" <= 2>]}
 pipeline 3 | | mllm.pipeline @p {edges = [], caches = [#mllm.cache<"d", key "k.{layer}", value "v.{layer}", out "o.{layer}", layers 1>, #mllm.cache<"d", key "k.{layer}", value "w.{layer}", out "p.{layer}", layers 1>], bounds = []}
 """  # noqa: E501
 
@@ -191,7 +191,10 @@ def test_a_generic_form_that_contradicts_itself_is_refused() -> None:
     ("attribute", "message"),
     [
         ('#mllm.blob<"sha256:12", f32, [2]>', "64 hex digits"),
-        ('#mllm.bound<"n", -1>', "n <= -1"),
+        ('#mllm.bound<"n" <= -1>', "0 <= n <= -1"),
+        ('#mllm.bound<3 <= "n" <= 2>', "3 <= n <= 2"),
+        ('#mllm.bound<"n" <= 4 in [1, 2]>', "n <= 4 in [1, 2]"),
+        ('#mllm.bound<"n" <= 4 in [2, 1, 4]>', "in [2, 1, 4]"),
         ('#mllm.cache<"d", key "k", value "v", out "o", layers 1>', "must contain {layer}"),
     ],
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mllm_compiler.errors import CompileError
-from mllm_compiler.importer import CrossSpec, import_model, read_model_spec
+from mllm_compiler.importer import CrossSpec, import_model, read_dims, read_model_spec
 from tests.importer import onnx_models as models
 
 WHOLE = """
@@ -77,8 +77,29 @@ def test_the_pipeline_has_edges_and_bounds(folder: Path) -> None:
     imported.module.verify()
     text = str(imported.module)
     assert '#mllm.edge<"second" "features" from "first" "y">' in text
-    assert '#mllm.bound<"batch_size", 4>' in text
+    assert '#mllm.bound<"batch_size" <= 4>' in text
     assert 'mllm.role = "encoder"' in text
+
+
+@pytest.mark.parametrize(
+    ("written", "bound"),
+    [
+        ("{}", '"batch_size" <= 1'),
+        ("{ min = 2 }", '2 <= "batch_size" <= 2'),
+        ("{ max = 8, buckets = [1, 4] }", '"batch_size" <= 8 in [1, 4, 8]'),
+        ("{ buckets = [1, 4] }", '"batch_size" <= 4 in [1, 4]'),
+    ],
+)
+def test_a_bound_is_what_the_table_says(written: str, bound: str, folder: Path) -> None:
+    text = WHOLE.replace("{ max = 4 }", written)
+    text = text.replace('cross = { in = "a.{layer}.{kind}", out = "b.{layer}.{kind}" }\n', "")
+    assert f"#mllm.bound<{bound}>" in str(import_model(write(folder, text)).module)
+
+
+def test_the_command_line_goes_before_the_file(folder: Path) -> None:
+    dims = read_dims(["batch_size=3"])
+    imported = import_model(write(folder, WHOLE) / "model.toml", dims=dims)
+    assert '#mllm.bound<3 <= "batch_size" <= 3>' in str(imported.module)
 
 
 def test_a_bare_file_is_a_model_of_one_graph(folder: Path) -> None:
@@ -98,6 +119,11 @@ CASES = [
     ("rate = 16000", "rate = true", "MLC-I022", "audio.rate: error: an integer is expected"),
     ("rate = 16000", "", "MLC-I022", "audio.rate: error: the key is missing"),
     ("max = 4", "max = 4.5", "MLC-I022", "dims.batch_size.max"),
+    ("max = 4", "max = 4, min = 5", "MLC-I022", "dims.batch_size: error: no size is from 5 to 4"),
+    ("max = 4", "max = 4, buckets = [2, 1]", "MLC-I022", "[2, 1] do not ascend"),
+    ("max = 4", "max = 4, buckets = [2, 5]", "MLC-I022", "[2, 5] are not from 1 to 4"),
+    ("batch_size =", "batch_sise =", "MLC-I023", "dims.batch_sise: error: no input has"),
+    ("batch_size =", "batch_sise =", "MLC-I023", "did you mean 'batch_size'?"),
     ('role = "encoder"', 'role = "encodr"', "MLC-I022", "did you mean 'encoder'?"),
     ("graphs.first", 'graphs."a b"', "MLC-I022", "'a b' is no name"),
     ("first.y", "frist.y", "MLC-I023", "graphs.second.inputs.features"),

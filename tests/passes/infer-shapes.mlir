@@ -108,3 +108,15 @@ func.func @a_loop_that_grows_what_it_carries(%x: tensor<2x4xf32>) -> (!onnx.unkn
   } : (tensor<i64>, tensor<i1>, tensor<2x4xf32>) -> (!onnx.unknown, !onnx.unknown)
   func.return %y, %z : !onnx.unknown, !onnx.unknown
 }
+
+// CHECK-LABEL: func.func @a_symbol_of_one_value_becomes_that_value
+// CHECK-SAME: %x: tensor<4x?xf32, #mllm.dims<"4", "t">>
+func.func @a_symbol_of_one_value_becomes_that_value(%x: tensor<?x?xf32, #mllm.dims<"fixed", "t">>) -> !onnx.unknown attributes {onnx.opset = {"" = 17}} {
+  // CHECK: onnx.Concat {{.*}} -> (tensor<8x?xf32, #mllm.dims<"8", "t">>)
+  %y = onnx.Concat %x, %x {axis = 0 : i64} : (tensor<?x?xf32, #mllm.dims<"fixed", "t">>, tensor<?x?xf32, #mllm.dims<"fixed", "t">>) -> (!onnx.unknown)
+  func.return %y : !onnx.unknown
+}
+
+// CHECK: mllm.pipeline @p
+// CHECK-SAME: bounds = [#mllm.bound<1 <= "t" <= 4 in [1, 2, 4]>]
+mllm.pipeline @p {edges = [], caches = [], bounds = [#mllm.bound<4 <= "fixed" <= 4>, #mllm.bound<1 <= "t" <= 4 in [1, 2, 4]>]}

@@ -61,7 +61,7 @@ def results(module: ModuleOp, store: WeightStore) -> dict[tuple[str, str], np.nd
     made: dict[tuple[str, str], np.ndarray] = {}
     for graph in graphs(module):
         name = graph.sym_name.data
-        given = seeded_inputs(graph, pipeline_of(module).bound_of)
+        given = seeded_inputs(graph, pipeline_of(module))
         made |= {(name, r): v for r, v in run_function(module, name, given, store).items()}
     return made
 

@@ -31,7 +31,7 @@ def emit(module: ModuleOp) -> CArtifact:
 
 def write_program(table: Table) -> bytes:
     """The bytes of a table; equal operands are one record."""
-    writer, ids = ProgramWriter(table.bounds), dict[Tensor, int]()
+    writer, ids = ProgramWriter(table.bounds, table.least), dict[Tensor, int]()
 
     def number(tensor: Tensor) -> int:
         if tensor not in ids:

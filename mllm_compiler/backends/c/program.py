@@ -73,9 +73,11 @@ class ProgramWriter:
 
     Args:
         bounds: The largest value of each symbol.
+        least: The least value of each symbol; of one that is not listed 0.
     """
 
     bounds: Mapping[str, int]
+    least: Mapping[str, int] = field(default_factory=dict[str, int])
     _strings: bytearray = field(default_factory=bytearray)
     _string_at: dict[str, int] = field(default_factory=dict[str, int])
     _symbols: dict[str, int] = field(default_factory=dict[str, int])
@@ -190,7 +192,7 @@ class ProgramWriter:
     def finish(self, *, arena_bytes: int, weight_bytes: int) -> bytes:
         """The program's bytes."""
         symbols = [
-            struct.pack("<IIq", self._string_at[name], 0, self.bounds[name])
+            struct.pack("<IIq", self._string_at[name], self.least.get(name, 0), self.bounds[name])
             for name in self._symbols
         ]
         kernels = [struct.pack("<I", self._string_at[name]) for name in self._kernels]

@@ -83,6 +83,7 @@ class Table:
     weights: tuple[PackedWeight, ...]
     weight_bytes: int
     bounds: Mapping[str, int]
+    least: Mapping[str, int]
     plan: MemoryPlan
 
 
@@ -96,6 +97,7 @@ def table_of(module: ModuleOp) -> Table:
         weights=tuple(maker.weights.values()),
         weight_bytes=maker.weight_bytes,
         bounds=Bounds(maker.bounds),
+        least=pipeline_of(module).least_of,
         plan=memory_plan(module),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,17 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
+from mllm_compiler.backends.buckets import bucketed_of
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.dialects import make_context
 from mllm_compiler.dialects.mllm import CacheAttr
 from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
-from mllm_compiler.passes.graphs import argument, pipeline_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.graphs import argument, argument_names, pipeline_of
 from mllm_compiler.reference import find_function, run_function
 from mllm_compiler.weights import WeightStore
+from runtime_stub.buckets import Bucketed
+from runtime_stub.failure import RuntimeFailure
 
 Array = NDArray[np.generic]
 Extent = tuple[Path, int, int]
@@ -55,7 +60,63 @@ class NumpyRunner:
         Raises:
             CompileError: No such entry, an input is missing or does not fit.
         """
+        bucketed = self._bucketed.get(entry)
+        if bucketed is not None:
+            return self._run_padded(bucketed, inputs)
+        check_bounds(self.module, entry, inputs)
         return run_function(self.module, entry, inputs, self.store)
+
+    def empty_past(self, entry: str, name: str) -> Array | None:
+        """The past tensor [1, heads, 0, size] of a cache without tokens; None: no such input."""
+        bucketed = self._bucketed.get(entry)
+        graph = entry if bucketed is None else next(iter(bucketed.variants))
+        value = argument(find_function(self.module, graph), name)
+        if value is None:
+            return None
+        dims = [d.as_int() for d in shape_of(value)] if bucketed is None else bucketed.inputs[name]
+        batch, heads, _, size = (d if isinstance(d, int) else 1 for d in dims)
+        return np.zeros((batch, heads, 0, size), dtype_of(element_of(value)))
+
+    @cached_property
+    def _bucketed(self) -> dict[str, Bucketed]:
+        return bucketed_of(self.module)
+
+    def _run_padded(self, bucketed: Bucketed, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        try:
+            fit = bucketed.fit(inputs)
+        except RuntimeFailure as fault:
+            raise CompileError(
+                fault.code,
+                fault.message,
+                location=fault.location,
+                remedy="give another input, or change the bounds and compile again",
+            ) from fault
+        wanted = argument_names(find_function(self.module, fit.variant))
+        padded = fit.pad(inputs, wanted)
+        return fit.cut(run_function(self.module, fit.variant, padded, self.store))
+
+
+def check_bounds(module: ModuleOp, entry: str, inputs: Mapping[str, Array]) -> None:
+    """Refuses inputs with a dimension beyond its bounds, as the C runtime does.
+
+    Raises:
+        CompileError: MLC-X005.
+    """
+    function, pipeline = find_function(module, entry), pipeline_of(module)
+    largest, least = pipeline.bound_of, pipeline.least_of
+    for name, value in zip(argument_names(function), function.args, strict=True):
+        for dim, extent in zip(shape_of(value), np.shape(inputs.get(name, ())), strict=False):
+            symbol = dim.as_symbol() or ""
+            if least.get(symbol, 0) <= extent <= largest.get(symbol, extent):
+                continue
+            bound = largest[symbol] if extent > largest[symbol] else least[symbol]
+            words = "exceeds" if extent > bound else "is below"
+            raise CompileError(
+                "MLC-X005",
+                f"input '{name}': {symbol} = {extent} {words} the compiled bound {bound}",
+                location=entry,
+                remedy="give another input, or change the bound and compile again",
+            )
 
 
 @dataclass
@@ -94,13 +155,9 @@ class NumpySession:
 
     def _layer(self, entry: str, cache: CacheAttr, layer: int) -> dict[str, Array]:
         """The past of a layer; empty before the first token."""
-        function, tensors = find_function(self.runner.module, entry), dict[str, Array]()
+        tensors: dict[str, Array] = {}
         for name in (cache.key_name(layer), cache.value_name(layer)):
-            value = argument(function, name)
-            if value is None:
-                continue
-            if name not in self.past:
-                batch, heads, _, size = (d.as_int() or 1 for d in shape_of(value))
-                self.past[name] = np.zeros((batch, heads, 0, size), dtype_of(element_of(value)))
-            tensors[name] = self.past[name]
+            empty = self.runner.empty_past(entry, name)
+            if empty is not None:
+                tensors[name] = self.past.setdefault(name, empty)
         return tensors

@@ -8,6 +8,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 
 from mllm_compiler.dialects.dims import DimsAttr
 from mllm_compiler.dialects.mllm.attention import AttentionInterface, AttentionOp, CrossAttnOp
+from mllm_compiler.dialects.mllm.bounds import BoundAttr, VariantAttr, default_bound
 from mllm_compiler.dialects.mllm.constants import (
     LARGEST_CONSTANT,
     BlobAttr,
@@ -40,7 +41,7 @@ from mllm_compiler.dialects.mllm.kv import KvAppendOp, KvViewOp
 from mllm_compiler.dialects.mllm.linear import EmbeddingOp, GatherOp, LinearOp, MatmulOp
 from mllm_compiler.dialects.mllm.mlp import GatedMlpOp, MlpOp
 from mllm_compiler.dialects.mllm.norm import LayerNormOp, ReduceOp, RmsNormOp, SoftmaxOp
-from mllm_compiler.dialects.mllm.pipeline import BoundAttr, CacheAttr, EdgeAttr, PipelineOp
+from mllm_compiler.dialects.mllm.pipeline import CacheAttr, EdgeAttr, PipelineOp
 from mllm_compiler.dialects.mllm.position import AlibiOp, RopeOp
 from mllm_compiler.dialects.mllm.quant import DequantizeOp, QuantizeOp, RequantizeOp
 from mllm_compiler.dialects.mllm.shape import (
@@ -106,6 +107,7 @@ ATTRIBUTES: list[type[Attribute]] = [
     EdgeAttr,
     CacheAttr,
     BoundAttr,
+    VariantAttr,
     *KIND_ATTRS,
 ]
 """The attribute classes."""
@@ -171,9 +173,11 @@ __all__ = [
     "TransposeOp",
     "UnaryKind",
     "UnaryOp",
+    "VariantAttr",
     "WeightOp",
     "array_of",
     "constant_array",
     "constant_scalar",
+    "default_bound",
     "dense_of",
 ]

@@ -20,6 +20,7 @@ from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from mllm_compiler.dialects.mllm.bounds import BoundAttr
 from mllm_compiler.dialects.mllm.contract import check
 
 
@@ -58,41 +59,6 @@ class EdgeAttr(ParametrizedAttribute):
             printer.print_string_literal(self.producer.data)
             printer.print_string(" ")
             printer.print_string_literal(self.output.data)
-
-
-@irdl_attr_definition
-class BoundAttr(ParametrizedAttribute):
-    """The largest value of a symbol: `#mllm.bound<"past_sequence_length", 2048>`."""
-
-    name = "mllm.bound"
-
-    symbol: StringAttr = param_def()
-    max: IntAttr = param_def()
-
-    @classmethod
-    def of(cls, symbol: str, largest: int) -> BoundAttr:
-        """The bound of a symbol."""
-        return cls(StringAttr(symbol), IntAttr(largest))
-
-    def verify(self) -> None:
-        """A bound is not negative."""
-        if self.max.data < 0:
-            raise VerifyException(f"'mllm.bound': {self.symbol.data} <= {self.max.data}")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        """Reads symbol and bound between angle brackets."""
-        with parser.in_angle_brackets():
-            symbol = parser.parse_str_literal()
-            parser.parse_punctuation(",")
-            largest = parser.parse_integer()
-        return [StringAttr(symbol), IntAttr(largest)]
-
-    def print_parameters(self, printer: Printer) -> None:
-        """Writes what `parse_parameters` reads."""
-        with printer.in_angle_brackets():
-            printer.print_string_literal(self.symbol.data)
-            printer.print_string(f", {self.max.data}")
 
 
 @irdl_attr_definition
@@ -167,7 +133,7 @@ class PipelineOp(IRDLOperation):
 
     edges say which input is which output, so that the tensor is one buffer with as many readers as
     there are edges from it; caches say which arguments and results are a cache; bounds give the
-    largest value of each symbolic dim.
+    range of each symbolic dim.
 
     C1  no input has two producers.
     C2  no symbol has two bounds.
@@ -206,6 +172,11 @@ class PipelineOp(IRDLOperation):
     def bound_of(self) -> dict[str, int]:
         """The largest value of each symbol."""
         return {b.symbol.data: b.max.data for b in self.bounds}
+
+    @property
+    def least_of(self) -> dict[str, int]:
+        """The least value of each symbol."""
+        return {b.symbol.data: b.min.data for b in self.bounds}
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""

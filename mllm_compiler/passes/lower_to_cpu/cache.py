@@ -76,6 +76,8 @@ def _lower_layer(b: Builder, cache: CacheAttr, layer: int) -> Shape | None:
     key = argument(b.graph, cache.key_name(layer))
     value = argument(b.graph, cache.value_name(layer))
     if key is not None and value is not None:
+        if shape_of(key)[2].as_int() is not None:
+            return None  # A past of one size is a tensor as any other: nothing grows.
         return _append_layer(
             b, layer, (cache.key_name(layer), key), (cache.value_name(layer), value)
         )

@@ -1,0 +1,127 @@
+"""Padded forms of attention, positions and caches."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from xdsl.dialects.builtin import i1
+from xdsl.ir import Operation, SSAValue
+
+from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects.dims import Dim
+from mllm_compiler.dialects.mllm import AttentionInterface, BinaryKind, CompareKind
+from mllm_compiler.dialects.types import element_of, shape_of
+from mllm_compiler.passes.bucket_shapes.padded import Padded
+from mllm_compiler.passes.bucket_shapes.rows import static
+
+
+def attention(op: mllm.AttentionOp, p: Padded) -> None:
+    """A mask excludes padded keys, but those behind the last token, which no causal query sees."""
+    queries, keys = p.dims(op.q)[1], _keys(op, p)
+    causal = bool(op.causal.value.data)
+    if causal:
+        _same_diagonal(op, p, queries, keys)
+    if op.bias is not None:
+        for dim, met in zip(p.dims(op.bias)[2:], (queries, keys), strict=True):
+            if dim != met and dim.as_int() != 1:
+                raise p.refusal(op, f"its bias has the extent {dim} where {met} is needed")
+    if keys.symbols() and (not causal or p.offset(keys) != Dim()):
+        _exclude(op, p, keys)
+
+
+def cross_attn(op: mllm.CrossAttnOp, p: Padded) -> None:
+    """A mask excludes the padding of the other stream."""
+    keys = _keys(op, p)
+    if keys.symbols():
+        _exclude(op, p, keys)
+
+
+def _keys(op: AttentionInterface, p: Padded) -> Dim:
+    k, v = p.dims(op.k), p.dims(op.v)
+    keys = k[1 if len(k) == 3 else 2]
+    if keys != v[1 if len(v) == 3 else 2]:
+        raise p.refusal(op, "keys and values may pad differently")
+    for dims in (p.dims(op.q), k, v):
+        static(op, p, dims[2:] if len(dims) == 3 else (dims[1], dims[3]))
+    return keys
+
+
+def _same_diagonal(op: Operation, p: Padded, queries: Dim, keys: Dim) -> None:
+    """Query t sees the keys up to t + (S - T), with padding too."""
+    shift = p.offset(keys) - p.offset(queries) + keys - queries
+    if shift.as_int() != p.extent(keys) - p.extent(queries):
+        raise p.refusal(op, f"padding moves {queries} queries against {keys} keys")
+
+
+def _exclude(op: AttentionInterface, p: Padded, keys: Dim) -> None:
+    mask = p.mask(keys)
+    if op.key_mask is not None:
+        given = op.key_mask
+        if element_of(given) != i1:
+            zero = p.scalar(0, element_of(given))
+            given = p.insert(mllm.CompareOp(CompareKind.NE, given, zero), op)
+        mask = p.insert(mllm.BinaryOp(BinaryKind.AND, given, mask), op)
+    else:
+        mask = p.insert(mllm.BroadcastOp(mask, (shape_of(op.q)[0], p.extent(keys))), op)
+    _masked(op, p, mask)
+
+
+def _masked(op: AttentionInterface, p: Padded, mask: SSAValue) -> None:
+    made: mllm.AttentionOp | mllm.CrossAttnOp
+    heads, kv_heads = op.head_count, op.kv_head_count
+    if isinstance(op, mllm.AttentionOp):
+        made = mllm.AttentionOp(
+            op.q,
+            op.k,
+            op.v,
+            heads=heads,
+            kv_heads=kv_heads,
+            scale=op.scale_value,
+            causal=bool(op.causal.value.data),
+            window=op.window.value.data if op.window else None,
+            key_mask=mask,
+            bias=op.bias,
+        )
+    else:
+        made = mllm.CrossAttnOp(
+            op.q, op.k, op.v, heads=heads, kv_heads=kv_heads, scale=op.scale_value, key_mask=mask
+        )
+    p.replace(op, p.insert(made, op))
+
+
+def rope(op: mllm.RopeOp, p: Padded) -> None:
+    """Each token has its position."""
+    if p.dims(op.positions)[1] != p.dims(op.x)[1]:
+        raise p.refusal(op, "tokens and positions may pad differently")
+    static(op, p, (p.dims(op.x)[2], *p.dims(op.inv_freq)))
+
+
+def alibi(op: mllm.AlibiOp, p: Padded) -> None:
+    """The distance of a query and a key stays."""
+    _, _, queries, keys = p.dims(op.result)
+    _same_diagonal(op, p, queries, keys)
+
+
+def kv_append(op: mllm.KvAppendOp, p: Padded) -> None:
+    """Nothing stands between the past and the new tokens."""
+    joined(op, p, [p.dims(op.past)[2], p.dims(op.new)[1]])
+
+
+def joined(op: Operation, p: Padded, dims: list[Dim]) -> None:
+    """Refuses padding between parts that are joined.
+
+    Raises:
+        CompileError: MLC-P002.
+    """
+    for before, after in pairwise(dims):
+        end = p.offset(before) + before
+        if end.as_int() != p.extent(before) or p.offset(after) != Dim():
+            raise p.refusal(op, f"padding would stand between {before} and {after} elements")
+
+
+def token_gather(op: mllm.TokenGatherOp, p: Padded) -> None:
+    """Padded indices read the first token."""
+    tokens = p.dims(op.x)[1]
+    if p.offset(tokens) != Dim():
+        raise p.refusal(op, f"padding stands before the elements along {tokens}")
+    op.operands[1] = p.filled(op.indices, 0, op)

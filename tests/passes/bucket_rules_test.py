@@ -1,0 +1,319 @@
+"""Each op of a padded graph gives what it gives without padding, at every length: the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import SSAValue
+
+from mllm_compiler.backends.numpy.runner import NumpyRunner
+from mllm_compiler.dialects import make_context, mllm
+from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
+from mllm_compiler.dialects.locations import named as location
+from mllm_compiler.dialects.mllm import (
+    BinaryKind,
+    BoundAttr,
+    Coordinates,
+    PipelineOp,
+    PoolKind,
+    ReduceKind,
+    ResizeMode,
+    UnaryKind,
+)
+from mllm_compiler.errors import CompileError
+from mllm_compiler.pass_run import run_passes
+from mllm_compiler.passes.bucket_shapes import BucketShapes
+from mllm_compiler.passes.graphs import block_of, named
+from mllm_compiler.reference import run_function
+from mllm_compiler.weights import WeightStore
+from tests.backends.small_models import Graph
+
+T, U, P = Dim.symbol("t"), Dim.symbol("u"), Dim.symbol("past")
+LARGEST = 9
+BOUNDS = [
+    BoundAttr.of("t", LARGEST, least=1, buckets=(4, LARGEST)),
+    BoundAttr.of("u", 5, buckets=(5,)),
+    BoundAttr.of("past", 6, buckets=(6,)),
+]
+TOKENS = {"x": tensor_of(f32, [1, T, 8])}
+IMAGE = {"x": tensor_of(f32, [1, 4, T])}
+OTHER = {**TOKENS, "s": tensor_of(f32, [1, U, 8])}
+CACHED = {**TOKENS, "past": tensor_of(f32, [1, 1, P, 8])}
+
+Build = Callable[[Graph], SSAValue]
+
+
+def constant(g: Graph, array: object, dtype: type = np.float32) -> SSAValue:
+    return g.add(mllm.ConstantOp.of(np.asarray(array, dtype)))
+
+
+def reduction(kind: ReduceKind, *axes: int, keepdims: bool = False) -> Build:
+    return lambda g: g.add(mllm.ReduceOp(kind, g["x"], axes, keepdims=keepdims))
+
+
+def product_over_tokens(g: Graph) -> SSAValue:
+    turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
+    return g.add(mllm.MatmulOp(turned, g["x"]))
+
+
+def quotient_of_empty_rows(g: Graph) -> SSAValue:
+    total = g.add(mllm.ReduceOp(ReduceKind.L2, g["x"], (2,), keepdims=True))
+    unit = g.add(mllm.BinaryOp(BinaryKind.DIV, g["x"], total))
+    logs = g.add(mllm.UnaryOp(UnaryKind.LOG, total))
+    both = g.add(mllm.BinaryOp(BinaryKind.MUL, unit, logs))
+    turned = g.add(mllm.TransposeOp(both, (0, 2, 1)))
+    return g.add(mllm.MatmulOp(turned, g["x"]))
+
+
+def sliced(start: Dim | int, count: Dim | int, step: int = 1) -> Build:
+    return lambda g: g.add(mllm.SliceOp(g["x"], (0, start, 0), (1, count, 8), (1, step, 1)))
+
+
+def gathered(*indices: int) -> Build:
+    return lambda g: g.add(mllm.GatherOp(g["x"], constant(g, indices, np.int64), 1))
+
+
+def gathered_at_a_point(g: Graph) -> SSAValue:
+    return g.add(mllm.GatherOp(g["x"], constant(g, -1, np.int64), 1))
+
+
+def convolved(kernel: int, stride: int, begin: int, end: int, groups: int = 1) -> Build:
+    def build(g: Graph) -> SSAValue:
+        weight = g.weight("w", 4, 4 // groups, kernel)
+        window = {"strides": [stride], "pads": [begin, end], "dilations": [1]}
+        once = g.add(mllm.ConvOp(g["x"], weight, g.weight("b", 4), groups=groups, **window))
+        second = {"strides": [1], "pads": [1, 1], "dilations": [1]}
+        return g.add(mllm.ConvOp(once, g.weight("v", 4, 4, 3), None, **second))
+
+    return build
+
+
+def pooled(kind: PoolKind, begin: int, end: int, *, count: bool = False) -> Build:
+    window = {"kernel": [3], "strides": [2], "pads": [begin, end]}
+    return lambda g: g.add(mllm.PoolOp(kind, g["x"], count_include_pad=count, **window))
+
+
+def padded_and_convolved(g: Graph) -> SSAValue:
+    wide = g.add(mllm.PadOp(g["x"], (0, 0, 2), (0, 0, 1), value=0.5))
+    window = {"strides": [1], "pads": [0, 0], "dilations": [1]}
+    return g.add(mllm.ConvOp(wide, g.weight("w", 4, 4, 3), None, **window))
+
+
+def behind_a_token(g: Graph) -> SSAValue:
+    joined = g.add(mllm.ConcatOp([constant(g, np.ones((1, 1, 8))), g["x"]], 1))
+    return attended(g, joined, joined)
+
+
+def before_a_token(g: Graph) -> SSAValue:
+    joined = g.add(mllm.ConcatOp([g["x"], constant(g, np.ones((1, 1, 8)))], 1))
+    return attended(g, joined, joined)
+
+
+def attended(g: Graph, q: SSAValue, k: SSAValue, **options: object) -> SSAValue:
+    heads = {"heads": 2, "kv_heads": 2, "scale": 0.5}
+    return g.add(mllm.AttentionOp(q, k, k, **heads, **options))  # type: ignore[arg-type]
+
+
+def attention(**options: object) -> Build:
+    return lambda g: attended(g, g["x"], g["x"], **options)
+
+
+def attention_with_alibi(g: Graph) -> SSAValue:
+    bias = g.add(mllm.AlibiOp(f32, T, T, heads=2))
+    return attended(g, g["x"], g["x"], bias=bias)
+
+
+def attention_with_a_mask_of_the_user(g: Graph) -> SSAValue:
+    sums = g.add(mllm.ReduceOp(ReduceKind.SUM, g["x"], (2,), keepdims=False))
+    seen = g.add(mllm.CompareOp(mllm.CompareKind.LT, sums, constant(g, 1.0)))
+    first = g.add(mllm.CompareOp(mllm.CompareKind.EQ, g.add(mllm.IotaOp(T)), constant(g, 0, int)))
+    mask = g.add(mllm.BinaryOp(BinaryKind.OR, seen, first))
+    return attended(g, g["x"], g["x"], key_mask=mask)
+
+
+def attention_over_a_cache(window: int | None = None) -> Build:
+    def build(g: Graph) -> SSAValue:
+        keys = g.add(mllm.KvAppendOp(g["past"], g["x"], kv_heads=1))
+        options = {"heads": 1, "kv_heads": 1, "scale": 0.5, "causal": True, "window": window}
+        return g.add(mllm.AttentionOp(g["x"], keys, keys, **options))
+
+    return build
+
+
+def cross_attention(g: Graph) -> SSAValue:
+    s = g["s"]
+    return g.add(mllm.CrossAttnOp(g["x"], s, s, heads=2, kv_heads=2, scale=0.5))
+
+
+def positions_looked_up(g: Graph) -> SSAValue:
+    table = g.weight("table", LARGEST, 8)
+    behind = g.add(mllm.IotaOp(T, P))
+    small = g.add(mllm.BinaryOp(BinaryKind.MIN, behind, constant(g, LARGEST - 1, np.int64)))
+    rows = g.add(mllm.EmbeddingOp(table, small))
+    turned = g.add(mllm.RopeOp(g["x"], g.add(mllm.ReshapeOp(behind, (1, T))), _freq(g), heads=2))
+    return g.add(mllm.BinaryOp(BinaryKind.ADD, turned, rows))
+
+
+def _freq(g: Graph) -> SSAValue:
+    return constant(g, [1.0, 0.1])
+
+
+def heads_apart(g: Graph) -> SSAValue:
+    flat = g.add(mllm.ReshapeOp(g["x"], (T, 8)))
+    apart = g.add(mllm.ReshapeOp(flat, (1, T, 2, 4)))
+    return g.add(mllm.ReshapeOp(apart, (T * 2, 4)))
+
+
+def largest_tokens(g: Graph) -> SSAValue:
+    sums = g.add(mllm.ReduceOp(ReduceKind.SUM, g["x"], (2,), keepdims=False))
+    top = mllm.TopKOp(sums, 1, 1)
+    g.add(top)
+    return g.add(mllm.TokenGatherOp(g["x"], top.indices))
+
+
+CASES: dict[str, tuple[dict, Build]] = {
+    **{f"reduce {k}": (TOKENS, reduction(k, 1)) for k in ReduceKind if k is not ReduceKind.LOG_SUM},
+    "mean of all": (TOKENS, reduction(ReduceKind.MEAN, 0, 1, 2)),
+    "mean kept": (TOKENS, reduction(ReduceKind.MEAN, 1, keepdims=True)),
+    "softmax over tokens": (TOKENS, lambda g: g.add(mllm.SoftmaxOp(g["x"], 1))),
+    "product over tokens": (TOKENS, product_over_tokens),
+    "quotient of empty rows": (TOKENS, quotient_of_empty_rows),
+    "the last token": (TOKENS, sliced(T - 1, 1)),
+    "all but the first token": (TOKENS, sliced(1, T - 1)),
+    "all but the last token": (TOKENS, sliced(0, T - 1)),
+    "tokens backwards": (TOKENS, sliced(T - 1, T, -1)),
+    "indices from the end": (TOKENS, gathered(-1, 0)),
+    "an index from the end": (TOKENS, gathered_at_a_point),
+    "convolutions": (IMAGE, convolved(3, 1, 1, 1)),
+    "a strided convolution": (IMAGE, convolved(3, 2, 1, 1)),
+    "a convolution without a border": (IMAGE, convolved(1, 1, 0, 0)),
+    "a causal convolution": (IMAGE, convolved(4, 1, 3, 0)),
+    "a convolution of groups": (IMAGE, convolved(3, 2, 0, 2, groups=2)),
+    "maxima": (IMAGE, pooled(PoolKind.MAX, 1, 1)),
+    "averages": (IMAGE, pooled(PoolKind.AVERAGE, 2, 0)),
+    "averages with the border": (IMAGE, pooled(PoolKind.AVERAGE, 1, 1, count=True)),
+    "padding": (IMAGE, padded_and_convolved),
+    "behind a token": (TOKENS, behind_a_token),
+    "before a token": (TOKENS, before_a_token),
+    "attention": (TOKENS, attention()),
+    "causal attention": (TOKENS, attention(causal=True)),
+    "windowed attention": (TOKENS, attention(causal=True, window=2)),
+    "attention with alibi": (TOKENS, attention_with_alibi),
+    "attention with a mask": (TOKENS, attention_with_a_mask_of_the_user),
+    "attention over a cache": (CACHED, attention_over_a_cache()),
+    "windowed attention over a cache": (CACHED, attention_over_a_cache(3)),
+    "cross attention": (OTHER, cross_attention),
+    "positions looked up": (CACHED, positions_looked_up),
+    "heads apart": (TOKENS, heads_apart),
+    "the largest token": (TOKENS, largest_tokens),
+}
+
+
+def graph_of(arguments: dict, build: Build, store: WeightStore) -> FuncOp:
+    graph = Graph("g", "graph", store, arguments)
+    return graph.finish({"y": build(graph)})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_op_is_the_same_with_padding(name: str) -> None:
+    arguments, build = CASES[name]
+    store = WeightStore()
+    module = ModuleOp([graph_of(arguments, build, store), PipelineOp("p", bounds=BOUNDS)])
+    dynamic = module.clone()
+    run_passes(module, [BucketShapes()], make_context(store))
+    runner = NumpyRunner(module, store)
+    for tokens in range(1, LARGEST + 1):
+        for other in range(1, 7) if len(arguments) > 1 else (1,):
+            inputs = drawn(arguments, {"t": tokens, "u": min(other, 5), "past": other})
+            want = run_function(dynamic, "g", inputs, store)["y"]
+            got = runner.run("g", inputs)["y"]
+            assert got.shape == want.shape, (tokens, other)
+            assert np.abs(got - want).max(initial=0) <= 1e-5 * max(np.abs(want).max(initial=0), 1)
+
+
+def drawn(arguments: dict, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(sum(sizes.values()))
+    return {
+        name: rng.standard_normal(
+            [d.evaluate(sizes) for d in (type.encoding.data if type.encoding else ())]
+        ).astype(np.float32)
+        for name, type in arguments.items()
+    }
+
+
+def resized(g: Graph) -> SSAValue:
+    kind = tensor_of(f32, [1, 4, T * 2])
+    linear = (ResizeMode.LINEAR, Coordinates.HALF_PIXEL)
+    return g.add(mllm.ResizeOp(*linear, g["x"], kind))
+
+
+def joined_twice(g: Graph) -> SSAValue:
+    return g.add(mllm.ConcatOp([g["x"], g["x"]], 1))
+
+
+def normalised_over_tokens(g: Graph) -> SSAValue:
+    turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
+    return g.add(mllm.LayerNormOp(turned, epsilon=1e-5))
+
+
+def features_before_tokens(g: Graph) -> SSAValue:
+    turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
+    return g.add(mllm.ReshapeOp(turned, (1, T * 8)))
+
+
+def two_streams_added(g: Graph) -> SSAValue:
+    return g.add(mllm.BinaryOp(BinaryKind.ADD, g["x"], g["s"]))
+
+
+REFUSED: dict[str, tuple[dict, Build, str]] = {
+    "resize": (IMAGE, resized, "'mllm.resize' cannot be padded: nothing is known of its padding"),
+    "twice": (TOKENS, joined_twice, "padding would stand between t and t elements"),
+    "norm": (TOKENS, normalised_over_tokens, "it mixes the elements along t"),
+    "reshape": (TOKENS, features_before_tokens, "it joins or splits an axis of t elements"),
+    "streams": (OTHER, two_streams_added, "extents u and t may pad differently"),
+    "average": (IMAGE, pooled(PoolKind.AVERAGE, 1, 1), "an average over the end counts fewer"),
+    "left": (
+        {"x": tensor_of(f32, [1, T, 8]), "past": tensor_of(f32, [1, P, 8])},
+        lambda g: g.add(mllm.ConcatOp([g["x"], g["past"], g["x"]], 1)),
+        "padding would stand between",
+    ),
+    "importance": (
+        TOKENS,
+        lambda g: g.add(mllm.TokenImportanceOp(g["x"], g["x"], heads=2)),
+        "it mixes the elements along t",
+    ),
+    "patches": (
+        {"x": tensor_of(f32, [1, 3, T, 8])},
+        lambda g: g.add(mllm.PatchEmbedOp(g["x"], g.weight("w", 8, 3, 4, 4))),
+        "it mixes the elements along t",
+    ),
+    "chosen": (TOKENS, lambda g: g.add(mllm.TopKOp(g["x"], T, 1)), "it counts along t"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_an_op_that_would_mix_padding_is_named(name: str) -> None:
+    arguments, build, words = REFUSED[name]
+    graph = graph_of(arguments, build, WeightStore())
+    module = ModuleOp([graph, PipelineOp("p", bounds=BOUNDS)])
+    with pytest.raises(CompileError) as caught:
+        run_passes(module, [BucketShapes()], make_context(WeightStore()))
+    assert caught.value.code == "MLC-P002"
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("/g/")
+
+
+def test_a_shape_that_data_decide_is_refused() -> None:
+    function = FuncOp("g", ([tensor_of(f32, [T, 8])], []))
+    some = mllm.ReshapeOp(block_of(function).args[0], (UNKNOWN, 4))
+    some.location = location("/some")
+    block_of(function).add_ops([some, ReturnOp(some.result)])
+    function.properties |= {"arg_attrs": named(["x"]), "res_attrs": named(["y"])}
+    function.update_function_type()
+    module = ModuleOp([function, PipelineOp("p", bounds=BOUNDS)])
+    with pytest.raises(CompileError, match=r"/some: error: .* its shape depends on data"):
+        run_passes(module, [BucketShapes()], make_context(WeightStore()))
