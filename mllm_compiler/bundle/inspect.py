@@ -49,6 +49,10 @@ def lines(bundle: Bundle) -> list[str]:
         stages = manifest.topology.get(name)
         if stages is not None:
             text.append(f"  stages    {sum(stages.ops.values())}, {len(stages.ops)} kinds")
+    for name, stages in manifest.topology.items():
+        if name not in manifest.entries:
+            count = sum(stages.ops.values())
+            text.append(f"graph       {name}: {count} stages, {len(stages.ops)} kinds")
     for name in bundle.names():
         text.append(f"member      {name}  {manifest.members[name].size:,} bytes")
     total = sum(weight.size for weight in manifest.weights)

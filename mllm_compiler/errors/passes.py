@@ -24,4 +24,14 @@ CODES: dict[str, ErrorCode] = {
         remedy="Fix the dimension with `--dim NAME=8`, leave its buckets out where the target runs "
         "dynamic shapes, or change the operation in the model.",
     ),
+    "MLC-P003": ErrorCode(
+        title="Too many graphs of static shapes",
+        exit=1,
+        cause="A graph is made for each choice of the buckets of its dimensions, and there are too "
+        "many choices.",
+        example="decoder: error: the buckets make 400 graphs, at most 256 are made [MLC-P003] "
+        "(give fewer buckets)",
+        remedy="Give fewer buckets: each costs up to twice the work of the one below it when they "
+        "double.",
+    ),
 }

@@ -206,6 +206,7 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
     assert [field.name for field in fields(Request)] == [
         "model",
         "target",
+        "dims",
         "output",
         "key",
         "fallback",

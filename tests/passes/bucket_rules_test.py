@@ -162,6 +162,17 @@ def _freq(g: Graph) -> SSAValue:
     return constant(g, [1.0, 0.1])
 
 
+def normalised_over_tokens(g: Graph) -> SSAValue:
+    turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
+    return g.add(mllm.LayerNormOp(turned, epsilon=1e-5))
+
+
+def all_pairs(g: Graph) -> SSAValue:
+    other = g.add(mllm.ReshapeOp(g["s"], (U, 8)))
+    scores = g.add(mllm.LinearOp(g["x"], other))
+    return g.add(mllm.SoftmaxOp(scores, 2))
+
+
 def heads_apart(g: Graph) -> SSAValue:
     flat = g.add(mllm.ReshapeOp(g["x"], (T, 8)))
     apart = g.add(mllm.ReshapeOp(flat, (1, T, 2, 4)))
@@ -208,6 +219,8 @@ CASES: dict[str, tuple[dict, Build]] = {
     "windowed attention over a cache": (CACHED, attention_over_a_cache(3)),
     "cross attention": (OTHER, cross_attention),
     "positions looked up": (CACHED, positions_looked_up),
+    "normalised over tokens": (TOKENS, normalised_over_tokens),
+    "all pairs of two streams": (OTHER, all_pairs),
     "heads apart": (TOKENS, heads_apart),
     "the largest token": (TOKENS, largest_tokens),
 }
@@ -255,9 +268,10 @@ def joined_twice(g: Graph) -> SSAValue:
     return g.add(mllm.ConcatOp([g["x"], g["x"]], 1))
 
 
-def normalised_over_tokens(g: Graph) -> SSAValue:
+def scaled_over_tokens(g: Graph) -> SSAValue:
     turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
-    return g.add(mllm.LayerNormOp(turned, epsilon=1e-5))
+    ones = g.add(mllm.ReduceOp(ReduceKind.MAX, g["x"], (0, 2), keepdims=False))
+    return g.add(mllm.LayerNormOp(turned, ones, epsilon=1e-5))
 
 
 def features_before_tokens(g: Graph) -> SSAValue:
@@ -272,7 +286,7 @@ def two_streams_added(g: Graph) -> SSAValue:
 REFUSED: dict[str, tuple[dict, Build, str]] = {
     "resize": (IMAGE, resized, "'mllm.resize' cannot be padded: nothing is known of its padding"),
     "twice": (TOKENS, joined_twice, "padding would stand between t and t elements"),
-    "norm": (TOKENS, normalised_over_tokens, "it mixes the elements along t"),
+    "norm": (TOKENS, scaled_over_tokens, "it scales the elements along t"),
     "reshape": (TOKENS, features_before_tokens, "it joins or splits an axis of t elements"),
     "streams": (OTHER, two_streams_added, "extents u and t may pad differently"),
     "average": (IMAGE, pooled(PoolKind.AVERAGE, 1, 1), "an average over the end counts fewer"),
@@ -316,4 +330,13 @@ def test_a_shape_that_data_decide_is_refused() -> None:
     function.update_function_type()
     module = ModuleOp([function, PipelineOp("p", bounds=BOUNDS)])
     with pytest.raises(CompileError, match=r"/some: error: .* its shape depends on data"):
+        run_passes(module, [BucketShapes()], make_context(WeightStore()))
+
+
+def test_too_many_graphs_are_refused() -> None:
+    graph = graph_of(OTHER, cross_attention, WeightStore())
+    sizes = tuple(range(1, 18))
+    bounds = [BoundAttr.of(s, 17, buckets=sizes) for s in ("t", "u")]
+    module = ModuleOp([graph, PipelineOp("p", bounds=bounds)])
+    with pytest.raises(CompileError, match="g: error: the buckets make 289 graphs"):
         run_passes(module, [BucketShapes()], make_context(WeightStore()))

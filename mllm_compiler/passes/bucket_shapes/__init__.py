@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
+from typing import Final
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
@@ -53,6 +55,9 @@ from mllm_compiler.passes.graphs import (
     return_of,
 )
 
+MOST: Final = 256
+"""Graphs that are made of one."""
+
 
 @dataclass(frozen=True)
 class BucketShapes(ModulePass):
@@ -64,7 +69,8 @@ class BucketShapes(ModulePass):
         """Puts variants in the place of graphs that have symbols.
 
         Raises:
-            CompileError: MLC-P002, an op would mix padding with real elements.
+            CompileError: MLC-P002, an op would mix padding with real elements; MLC-P003, there are
+                too many choices of buckets.
         """
         bounds = {b.symbol.data: b for b in pipeline_of(op).bounds}
         if not any(b.buckets.data for b in bounds.values()):
@@ -72,7 +78,20 @@ class BucketShapes(ModulePass):
         for graph in graphs(op):
             symbols = _symbols(block_of(graph).args)
             if symbols:
+                _check_count(graph, [_bound(s, bounds) for s in symbols])
                 _bucket(op, graph, {s: _bound(s, bounds) for s in sorted(symbols)})
+
+
+def _check_count(graph: FuncOp, bounds: Iterable[BoundAttr]) -> None:
+    count = prod(len(b.sizes) for b in bounds)
+    if count <= MOST:
+        return
+    raise CompileError(
+        "MLC-P003",
+        f"the buckets make {count} graphs, at most {MOST} are made",
+        location=graph.sym_name.data,
+        remedy="give fewer buckets",
+    )
 
 
 def _bound(symbol: str, bounds: Mapping[str, BoundAttr]) -> BoundAttr:

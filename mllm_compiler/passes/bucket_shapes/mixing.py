@@ -6,14 +6,14 @@ from typing import Any, Final, cast
 
 import ml_dtypes
 import numpy as np
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim
-from mllm_compiler.dialects.mllm import BinaryKind, PoolKind, ReduceKind
+from mllm_compiler.dialects.mllm import BinaryKind, PoolKind, ReduceKind, UnaryKind
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
 from mllm_compiler.passes.bucket_shapes.padded import Padded
-from mllm_compiler.passes.bucket_shapes.rows import static
+from mllm_compiler.passes.bucket_shapes.rows import rows, static
 
 NEUTRAL: Final = {
     ReduceKind.MAX: -np.inf,
@@ -32,25 +32,49 @@ def softmax(op: mllm.SoftmaxOp, p: Padded) -> None:
 
 def reduce(op: mllm.ReduceOp, p: Padded) -> None:
     """Padding is neutral; a mean divides by the real number of elements."""
-    axes, kind, element = op.axis_list, op.kind.data, element_of(op.x)
-    mixed = [p.dims(op.x)[axis] for axis in axes if p.dims(op.x)[axis].symbols()]
-    if not mixed:
+    axes, kind = op.axis_list, op.kind.data
+    if not any(p.dims(op.x)[axis].symbols() for axis in axes):
         return
-    number = reached(NEUTRAL.get(kind, 0.0), element)
+    if kind is ReduceKind.MEAN:
+        p.replace(op, _mean(op, p, op.x, axes, keepdims=bool(op.keepdims.value.data)))
+        return
+    number = reached(NEUTRAL.get(kind, 0.0), element_of(op.x))
     op.operands[0] = p.filled(op.x, number, op, axes)
-    if kind is not ReduceKind.MEAN:
-        return
+
+
+def _mean(
+    op: Operation, p: Padded, x: SSAValue, axes: tuple[int, ...], *, keepdims: bool
+) -> SSAValue:
+    element, count = element_of(x), Dim.const(1)
     if not is_float(element):
         raise p.refusal(op, "the mean of integers")
-    total = mllm.ReduceOp(ReduceKind.SUM, op.x, axes, keepdims=bool(op.keepdims.value.data))
-    count = Dim.const(1)
     for axis in axes:
-        count = count * p.dims(op.x)[axis]
-    summed = p.insert(total, op)
+        count = count * p.dims(x)[axis]
+    real = p.filled(x, 0, op, axes)
+    total = p.insert(mllm.ReduceOp(ReduceKind.SUM, real, axes, keepdims=keepdims), op)
     divisor = p.insert(mllm.CastOp(p.length(count), element), op)
-    if not shape_of(summed):
+    if not shape_of(total):
         divisor = p.insert(mllm.ReshapeOp(divisor, ()), op)
-    p.replace(op, p.insert(mllm.BinaryOp(BinaryKind.DIV, summed, divisor), op))
+    return p.insert(mllm.BinaryOp(BinaryKind.DIV, total, divisor), op)
+
+
+def layer_norm(op: mllm.LayerNormOp, p: Padded) -> None:
+    """Mean and variance are those of the real elements."""
+    dims, element = p.dims(op.x), element_of(op.x)
+    if not dims[-1].symbols():
+        rows(op, p)
+        return
+    if op.weight is not None or op.bias is not None:
+        raise p.refusal(op, f"it scales the elements along {dims[-1]}")
+    last = (len(dims) - 1,)
+    mean = _mean(op, p, op.x, last, keepdims=True)
+    centred = p.put(mllm.BinaryOp(BinaryKind.SUB, op.x, mean), op, dims)
+    squares = p.put(mllm.BinaryOp(BinaryKind.MUL, centred, centred), op, dims)
+    variance = _mean(op, p, squares, last, keepdims=True)
+    epsilon = p.scalar(op.epsilon.value.data, element)
+    safe = p.insert(mllm.BinaryOp(BinaryKind.ADD, variance, epsilon), op)
+    scale = p.insert(mllm.UnaryOp(UnaryKind.RSQRT, safe), op)
+    p.replace(op, p.insert(mllm.BinaryOp(BinaryKind.MUL, centred, scale), op))
 
 
 def reached(number: float, element: Attribute) -> float:

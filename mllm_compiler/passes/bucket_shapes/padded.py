@@ -78,6 +78,12 @@ class Padded:
         block_of(self.graph).insert_op_before(op, before)
         return op.results[0]
 
+    def put(self, op: Operation, before: Operation, dims: tuple[Dim, ...]) -> SSAValue:
+        """Inserts an op whose result has these dims, padded as theirs are."""
+        value = self.insert(op, before)
+        self._dims[value] = dims
+        return value
+
     def replace(self, op: Operation, value: SSAValue) -> None:
         """Lets a value take the place of an op's result."""
         self._dims[value] = self.dims(op.results[0])
@@ -116,8 +122,7 @@ class Padded:
             spread = [self.extent(d) if i == axis else 1 for i, d in enumerate(dims)]
             mask = self.insert(mllm.ReshapeOp(self.mask(dims[axis]), spread), before)
             filler = self.scalar(number, element_of(value))
-            value = self.insert(mllm.SelectOp(mask, value, filler), before)
-            self._dims[value] = dims
+            value = self.put(mllm.SelectOp(mask, value, filler), before, dims)
         return value
 
     def refusal(self, op: Operation, why: str) -> CompileError:

@@ -65,6 +65,11 @@ def rows(op: Operation, p: Padded) -> None:
         static(op, p, p.dims(other))
 
 
+def linear(op: mllm.LinearOp, p: Padded) -> None:
+    """No symbol is summed over; a computed weight may have padded rows, which pad the result."""
+    static(op, p, (p.dims(op.x)[-1], *p.dims(op.weight)[1:]))
+
+
 def scaled(op: Operation, p: Padded) -> None:
     """Only the first operand has symbols: scales and zero points do not."""
     for other in op.operands[1:]:
