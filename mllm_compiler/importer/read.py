@@ -97,7 +97,10 @@ def _check_versions(proto: onnx.ModelProto, file: Path) -> None:
 
 
 def _check_ends(graph: onnx.GraphProto, file: Path) -> None:
-    """Checks that a graph computes something, and that no dimension of its ends is negative."""
+    """Checks that a graph computes something, and that its ends have dimensions.
+
+    Some exporters write -1 for a dimension that varies, which ONNX Runtime and onnx.checker take.
+    """
     if not graph.output:
         raise CompileError(
             "MLC-I013",
@@ -108,7 +111,7 @@ def _check_ends(graph: onnx.GraphProto, file: Path) -> None:
     _check_unique([o.name for o in graph.output], file, "graph output")
     for value in (*graph.input, *graph.output):
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            if dim.dim_value < 0:
+            if dim.dim_value < -1:
                 raise CompileError(
                     "MLC-I007",
                     f"tensor '{value.name}' is malformed: dimension {axis} is {dim.dim_value}",

@@ -271,7 +271,7 @@ def initialiser_and_node(folder: Path) -> Path:
 
 
 def negative_input(folder: Path) -> Path:
-    return models.write(folder, "g (float[2, -1] x) => (float[2, n] y) { y = Relu(x) }")
+    return models.write(folder, "g (float[2, -3] x) => (float[2, n] y) { y = Relu(x) }")
 
 
 def negative_output(folder: Path) -> Path:
@@ -323,7 +323,7 @@ CASES: list[tuple[Break, str, str]] = [
     (outputs_twice, "MLC-I009", "graph output 'y'"),
     (initialisers_twice, "MLC-I009", "initialiser 'b'"),
     (initialiser_and_node, "MLC-I009", "value 'h'"),
-    (negative_input, "MLC-I007", "'x' is malformed: dimension 1 is -1"),
+    (negative_input, "MLC-I007", "'x' is malformed: dimension 1 is -3"),
     (negative_output, "MLC-I007", "'y' is malformed: dimension 0 is -2"),
 ]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx.reference import ReferenceEvaluator
 
@@ -13,6 +14,7 @@ from mllm_compiler.dialects import make_context
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer import import_model
 from mllm_compiler.passes.infer_shapes import InferShapes
+from mllm_compiler.reference.executor import run_function
 from tests.importer import onnx_models as models
 
 
@@ -45,6 +47,18 @@ def test_an_output_shape_with_names_is_no_contradiction(declared: str, tmp_path:
     infer(
         models.model_of(f"g (float[2, 3] x) => (float[{declared}] y) {{ y = Relu(x) }}"), tmp_path
     )
+
+
+def test_minus_one_is_a_dimension_that_varies(tmp_path: Path) -> None:
+    """As for ONNX Runtime, which runs the same model with any extent there."""
+    model = models.model_of("g (float[-1, 3] x) => (float[-1, 3] y) { y = Relu(x) }")
+    feeds = {"x": np.zeros((5, 3), np.float32)}
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    assert session.run(None, feeds)[0].shape == (5, 3)
+    imported = import_model(models.save(model, tmp_path))
+    InferShapes().apply(make_context(imported.store), imported.module)
+    results = run_function(imported.module, "model", feeds, imported.store)
+    assert results["y"].shape == (5, 3)
 
 
 GATHER = """
