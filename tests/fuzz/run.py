@@ -155,6 +155,12 @@ def compile_all(numbers: Iterable[int], children: int, until: float) -> Tally:
                 working.remove(child)
 
 
+def import_all() -> None:
+    """Compiles one model, so that the children find all modules imported."""
+    with tempfile.TemporaryDirectory() as folder:
+        Sandbox(Path(folder).resolve()).attempt(seeds.own()[0])
+
+
 def main() -> int:
     """Reads the command line, compiles, prints the counts."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -164,6 +170,7 @@ def main() -> int:
     parser.add_argument("--children", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
     print(f"{len(seeds.own())} models of ours, {len(seeds.suite())} of ONNX's suite", flush=True)
+    import_all()
     start = time.monotonic()
     numbers = range(asked.first, asked.first + asked.mutants)
     tally = compile_all(numbers, asked.children, start + 60 * asked.minutes)
