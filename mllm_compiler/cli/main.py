@@ -20,7 +20,9 @@ COMMANDS = {
     "reduce": Entry(
         f"{HERE}.reduce", "reduce_command", "Find the smallest model that still fails."
     ),
-    "export": Entry(f"{HERE}.export", "export_command", "Write a model, or a dump (.mlir) of one, as ONNX."),
+    "export": Entry(
+        f"{HERE}.export", "export_command", "Write a model, or a dump (.mlir) of one, as ONNX."
+    ),
     "bundle": Entry(f"{HERE}.bundle", "bundle_group", "Keys, signatures and contents of bundles."),
     "doctor": Entry(
         f"{HERE}.doctor", "doctor_command", "Say what is installed and what is missing."
