@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
-from models.recipe.activations import quick_gelu
+from models.recipe.attention import LOWEST
 from models.recipe.encoder import EncoderConfig, encoder, encoder_weights
 from models.recipe.graph import FloatArray, Graph, Weights
 from models.recipe.patches import patch_tokens, repeated
 from models.recipe.seeded import Seeded
 
-_LOWEST = float(np.finfo(np.float32).min)
 _TEXT = ("text_batch_size", "sequence_length")
 _IMAGES = "image_batch_size"
 
@@ -91,6 +90,12 @@ def unit(graph: Graph, value: str) -> str:
     return graph.node("Div", value, graph.node("ReduceL2", value, axes=[-1], keepdims=1))
 
 
+def quick_gelu(graph: Graph, value: str) -> str:
+    """Apply `x sigmoid(1.702 x)` (Hendrycks & Gimpel 2016)."""
+    gate = graph.node("Sigmoid", graph.node("Mul", value, graph.constant(1.702)))
+    return graph.node("Mul", value, gate)
+
+
 def _vision(graph: Graph, config: ClipConfig, pixels: str) -> str:
     """Return the class token after all blocks: [images, hidden]."""
     name, epsilon = "vision_model", config.vision.epsilon
@@ -135,7 +140,7 @@ def embed_text(graph: Graph, name: str, ids: str, longest: int) -> str:
 
 def _mask(graph: Graph, ids: str, attention: str, length: str) -> str:
     """Return what is added to scores, [texts, 1, sequence, sequence]: causal, and no padding."""
-    lowest = graph.constant(_LOWEST)
+    lowest = graph.constant(LOWEST)
     places = graph.node("Range", graph.constant(0), length, graph.constant(1))
     later = graph.node(
         "Less",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
-from models.recipe.activations import gelu
 from models.recipe.encoder import feed_forward
 from models.recipe.graph import FloatArray, Graph, Weights
 from models.recipe.seeded import Seeded
@@ -83,7 +82,7 @@ def _block(graph: Graph, value: str, name: str, width: int) -> str:
         branch = graph.conv(value, f"{name}.dwconv", _KERNEL, padding=_PADDING, groups=width)
     branch = graph.node("Transpose", branch, perm=[0, 2, 3, 1])
     branch = graph.layer_norm(branch, f"{name}.layernorm", _EPSILON)
-    branch = feed_forward(graph, branch, name, ("pwconv1", "pwconv2"), gelu)
+    branch = feed_forward(graph, branch, name, ("pwconv1", "pwconv2"), Graph.gelu)
     branch = graph.node("Mul", graph.weight(f"{name}.layer_scale_parameter"), branch)
     branch = graph.node("Transpose", branch, perm=[0, 3, 1, 2])
     return graph.node("Add", value, branch)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
-from models.recipe.activations import gelu
 from models.recipe.encoder import (
     AttentionNames,
     EncoderConfig,
@@ -133,7 +132,7 @@ def _layer(graph: Graph, config: Dinov2Config, value: str, name: str) -> str:
     with graph.scope("norm2"):
         normed = graph.layer_norm(value, f"{name}.norm2", config.epsilon)
     with graph.scope("mlp"):
-        branch = feed_forward(graph, normed, f"{name}.mlp", ("fc1", "fc2"), gelu)
+        branch = feed_forward(graph, normed, f"{name}.mlp", ("fc1", "fc2"), Graph.gelu)
     with graph.scope("layer_scale2"):
         branch = graph.node("Mul", branch, graph.weight(f"{name}.layer_scale2.lambda1"))
     return graph.node("Add", branch, value)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from models.recipe.attention import attend, merge_heads, split_heads
 from models.recipe.graph import FloatArray, Graph
 from models.recipe.seeded import Seeded
 
 Activation = Callable[[Graph, str], str]
-Three = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class EncoderConfig:
 class AttentionNames:
     """What the four linear layers of an attention are called below its own name."""
 
-    inputs: Three = ("q_proj", "k_proj", "v_proj")
+    inputs: tuple[str, str, str] = ("q_proj", "k_proj", "v_proj")
     output: str = "out_proj"
 
 
@@ -80,30 +80,15 @@ def attention(
     mask: str | None = None,
 ) -> str:
     """Attend over all tokens, [batch, tokens, hidden] -> same shape; a mask is added to scores."""
-    batch, tokens = graph.size(value, 0), graph.size(value, 1)
-    split = graph.shape([batch, tokens, config.heads, config.hidden // config.heads])
-    apart: list[str] = []
+    head, apart = config.hidden // config.heads, list[str]()
     for part in names.inputs:
         with graph.scope(part.replace(".", "/")):
             flat = graph.linear(value, f"{name}.{part}")
-        apart.append(graph.node("Reshape", flat, split))
-    mixed = attend(graph, config, (apart[0], apart[1], apart[2]), mask)
-    mixed = graph.node("Reshape", mixed, graph.shape([batch, tokens, config.hidden]))
+        apart.append(split_heads(graph, flat, head))
+    mixed = attend(graph, apart[0], (apart[1], apart[2]), scale=head**-0.5, mask=mask)
+    mixed = merge_heads(graph, mixed, config.hidden)
     with graph.scope(names.output.replace(".", "/")):
         return graph.linear(mixed, f"{name}.{names.output}")
-
-
-def attend(graph: Graph, config: EncoderConfig, heads: Three, mask: str | None = None) -> str:
-    """Mix values by softmax(scale q k^T + mask): all [batch, tokens, heads, head]."""
-    query = graph.node("Transpose", heads[0], perm=[0, 2, 1, 3])
-    keys = graph.node("Transpose", heads[1], perm=[0, 2, 3, 1])
-    values = graph.node("Transpose", heads[2], perm=[0, 2, 1, 3])
-    scale = graph.constant((config.hidden // config.heads) ** -0.5)
-    scores = graph.node("Mul", graph.node("MatMul", query, keys), scale)
-    if mask is not None:
-        scores = graph.node("Add", scores, mask)
-    mixed = graph.node("MatMul", graph.node("Softmax", scores, axis=-1), values)
-    return graph.node("Transpose", mixed, perm=[0, 2, 1, 3])
 
 
 def feed_forward(

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
-from models.recipe.activations import gelu_tanh
 from models.recipe.clip import embed_text, give, unit
 from models.recipe.encoder import EncoderConfig, encoder, encoder_weights, feed_forward
 from models.recipe.graph import FloatArray, Graph, Weights
@@ -75,14 +74,14 @@ def _vision(graph: Graph, config: SiglipConfig, pixels: str) -> str:
         places = graph.constant(np.arange(config.tokens, dtype=np.int64)[None])
         table = graph.weight(f"{name}.embeddings.position_embedding.weight")
         value = graph.node("Add", value, graph.node("Gather", table, places))
-    value = encoder(graph, config.vision, value, f"{name}.encoder", gelu_tanh)
+    value = encoder(graph, config.vision, value, f"{name}.encoder", Graph.gelu_tanh)
     value = graph.layer_norm(value, f"{name}.post_layernorm", epsilon)
     with graph.scope("head"):
         probe = repeated(graph, graph.weight(f"{name}.head.probe"), value, 1, config.vision.hidden)
         with graph.scope("attention"):
             pooled = _look(graph, config, probe, value, f"{name}.head.attention")
         normed = graph.layer_norm(pooled, f"{name}.head.layernorm", epsilon)
-        branch = feed_forward(graph, normed, f"{name}.head.mlp", ("fc1", "fc2"), gelu_tanh)
+        branch = feed_forward(graph, normed, f"{name}.head.mlp", ("fc1", "fc2"), Graph.gelu_tanh)
         pooled = graph.node("Add", pooled, branch)
         return graph.node("Gather", pooled, graph.constant(0), axis=1)
 
@@ -135,7 +134,7 @@ def _text(graph: Graph, config: SiglipConfig, ids: str) -> str:
     name = "text_model"
     with graph.scope("embeddings"):
         value = embed_text(graph, f"{name}.embeddings", ids, config.longest)
-    value = encoder(graph, config.text, value, f"{name}.encoder", gelu_tanh)
+    value = encoder(graph, config.text, value, f"{name}.encoder", Graph.gelu_tanh)
     value = graph.layer_norm(value, f"{name}.final_layer_norm", config.text.epsilon)
     last = graph.node("Gather", value, graph.constant(-1), axis=1)
     with graph.scope("head"):

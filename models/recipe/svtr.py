@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
-from models.recipe.activations import gelu
-from models.recipe.encoder import EncoderConfig, attend, feed_forward
+from models.recipe.attention import attend, merge_heads
+from models.recipe.encoder import EncoderConfig, feed_forward
 from models.recipe.graph import FloatArray, Graph, Weights
 from models.recipe.patches import flat_tokens
 from models.recipe.seeded import Seeded
@@ -68,7 +68,7 @@ def recogniser(config: SvtrConfig, weights: Weights) -> Graph:
         for index in range(2):
             with graph.scope(f"patch_embed.{index}"):
                 name = f"backbone.patch_embed.patch_embed.{index}"
-                value = gelu(graph, _conv_norm(graph, value, name))
+                value = graph.gelu(_conv_norm(graph, value, name))
         value = flat_tokens(graph, value)
         value = graph.node("Add", value, graph.weight("backbone.pos_embed"))
         for index, stage in enumerate(config.stages):
@@ -113,7 +113,7 @@ def _stage(graph: Graph, config: SvtrConfig, value: str, index: int) -> str:
             value = graph.node("Add", value, branch)
             value = graph.layer_norm(value, f"{name}.norm1", stage.blocks.epsilon)
             with graph.scope("mlp"):
-                branch = feed_forward(graph, value, f"{name}.mlp", ("fc1", "fc2"), gelu)
+                branch = feed_forward(graph, value, f"{name}.mlp", ("fc1", "fc2"), Graph.gelu)
             value = graph.node("Add", value, branch)
             value = graph.layer_norm(value, f"{name}.norm2", stage.blocks.epsilon)
     return value
@@ -125,12 +125,13 @@ def _mix(graph: Graph, config: EncoderConfig, value: str, name: str, mask: str |
     with graph.scope("qkv"):
         joined = graph.linear(value, f"{name}.qkv")
     shape = graph.shape([batch, tokens, 3, heads, config.hidden // heads])
-    apart = graph.node("Transpose", graph.node("Reshape", joined, shape), perm=[2, 0, 1, 3, 4])
+    apart = graph.node("Transpose", graph.node("Reshape", joined, shape), perm=[2, 0, 3, 1, 4])
     query, keys, values = (
         graph.node("Gather", apart, graph.constant(part), axis=0) for part in range(3)
     )
-    mixed = attend(graph, config, (query, keys, values), mask)
-    mixed = graph.node("Reshape", mixed, graph.shape([batch, tokens, config.hidden]))
+    scale = (config.hidden // heads) ** -0.5
+    mixed = attend(graph, query, (keys, values), scale=scale, mask=mask)
+    mixed = merge_heads(graph, mixed, config.hidden)
     with graph.scope("proj"):
         return graph.linear(mixed, f"{name}.proj")
 

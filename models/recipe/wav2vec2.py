@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import TensorProto
 
-from models.recipe.activations import gelu
 from models.recipe.encoder import (
     EncoderConfig,
     attention,
@@ -87,7 +86,7 @@ def _front_end(graph: Graph, config: Wav2Vec2Config, samples: str) -> str:
             value = graph.conv(value, f"{name}.conv", (kernel,), strides=(stride,), bias=False)
             if index == 0:
                 value = _group_norm(graph, value, f"{name}.layer_norm", config.channels)
-            value = gelu(graph, value)
+            value = graph.gelu(value)
     return value
 
 
@@ -119,7 +118,7 @@ def _positions(graph: Graph, config: Wav2Vec2Config, value: str) -> str:
         pads=[kernel // 2, kernel // 2],
         strides=[1],
     )
-    seen = gelu(graph, graph.slice(seen, 0, -1, 2))
+    seen = graph.gelu(graph.slice(seen, 0, -1, 2))
     return graph.node("Transpose", seen, perm=[0, 2, 1])
 
 
@@ -130,7 +129,7 @@ def _layer(graph: Graph, config: Wav2Vec2Config, value: str, name: str) -> str:
     value = graph.node("Add", value, branch)
     value = graph.layer_norm(value, f"{name}.layer_norm", _EPSILON)
     with graph.scope("feed_forward"):
-        branch = feed_forward(graph, value, f"{name}.feed_forward", _DENSE, gelu)
+        branch = feed_forward(graph, value, f"{name}.feed_forward", _DENSE, Graph.gelu)
     value = graph.node("Add", value, branch)
     return graph.layer_norm(value, f"{name}.final_layer_norm", _EPSILON)
 

@@ -21,7 +21,7 @@ from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Compiled, Request, compile_model
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pipelines import PIPELINES, TARGETS, pass_names
-from tests.cli.recipes import TINY, tiny
+from tests.cli.recipes import EVERY, TINY, tiny
 from tests.importer.onnx_models import weighted
 
 Captured = pytest.CaptureFixture[str]
@@ -42,7 +42,7 @@ def only_line(capsys: Captured) -> str:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", EVERY)
 def test_two_compiles_give_the_same_bytes(name: str, target: str, tmp_path: Path) -> None:
     for place in ("a", "b"):
         compile_model(Request(model=tiny(name), target=target, output=tmp_path / place))

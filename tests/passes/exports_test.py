@@ -16,10 +16,13 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from mllm_compiler.backends.c.emit import emit
+from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import make_context
 from mllm_compiler.dialects.verify import verify
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer.pipeline import import_model
+from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.pipelines import pass_class, pass_names
 from mllm_compiler.reference import run_function
@@ -111,6 +114,37 @@ def test_an_export_of_hugging_face_lifts_whole(name: str) -> None:
     counts = Counter(op.name for op in compare(FOLDER / f"{name}.onnx").walk())
     expected = HUGGING_FACE[name]
     assert {kind: counts[f"mllm.{kind}"] for kind in expected} == expected
+
+
+@pytest.mark.parametrize("name", HUGGING_FACE)
+def test_an_export_of_hugging_face_runs_in_c(name: str, tmp_path: Path) -> None:
+    session = onnxruntime.InferenceSession(FOLDER / f"{name}.onnx")
+    given = inputs_of(session)
+    imported = import_model(bounded(session, given, FOLDER / f"{name}.onnx", tmp_path))
+    passes = [pass_class(p)() for p in pass_names("c")]
+    run_passes(imported.module, passes, make_context(imported.store))
+    with CRunner(emit(imported.module), imported.store, threads=2) as runner:
+        results = runner.run("model", given)
+    for output, want in zip(session.get_outputs(), session.run(None, given), strict=True):
+        error = np.abs(results[output.name] - want).max() / np.abs(want).max()
+        assert error < 1e-5, output.name
+
+
+def bounded(
+    session: onnxruntime.InferenceSession, given: dict[str, np.ndarray], file: Path, folder: Path
+) -> Path:
+    """A folder with a model whose symbols are bounded by its inputs."""
+    sizes = {
+        symbol: size
+        for value in session.get_inputs()
+        for symbol, size in zip(value.shape, given[value.name].shape, strict=True)
+        if isinstance(symbol, str)
+    }
+    bounds = "\n".join(f"{symbol} = {{ max = {size} }}" for symbol, size in sizes.items())
+    graph = '[graphs.model]\nfile = "model.onnx"\nrole = "encoder"'
+    (folder / "model.toml").write_text(f'name = "export"\n{graph}\n[dims]\n{bounds}\n')
+    (folder / "model.onnx").write_bytes(file.read_bytes())
+    return folder
 
 
 def test_masks_of_an_export_become_attributes_of_attention() -> None:
