@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.str_enum import StrEnum
 
 from mllm_compiler.dialects.dims import dims_of
+from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked
 from mllm_compiler.hal.cost import Cost, cost_of
 from mllm_compiler.hal.rules import Limit, Refusal, Rule, limit_of
@@ -106,7 +107,8 @@ class Target:
 
     def refusal(self, op: Operation, env: Mapping[str, int]) -> Refusal | None:
         """The first rule against the op, with what to write instead; None where it runs."""
-        if op.name.partition(".")[0] in self.dialects:
+        known = op.name.partition(".")[0] in self.dialects
+        if known and not isinstance(op, CustomOp):
             return None
         entry = self.ops.get(op.name)
         found = _unknown(op) if entry is None else self._against(op, entry, env)
@@ -157,7 +159,7 @@ def shared_rewrites() -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 def _unknown(op: Operation) -> Refusal:
     """Why an op without an entry does not run."""
-    if op.name == "onnx.Custom":
+    if isinstance(op, CustomOp):
         return Refusal(Rule.OPERATOR, "no operator of that name is known")
     if op.name.startswith("onnx."):
         return Refusal(Rule.LIFTING, "it was not lifted from ONNX")

@@ -15,7 +15,7 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.importer.protobuf import without_tensors
 from mllm_compiler.reduce import cuts, simplify
 from mllm_compiler.reduce.expect import Test
-from mllm_compiler.reduce.files import Files
+from mllm_compiler.reduce.files import SMALL, Files
 from mllm_compiler.reduce.proto import node_count
 from mllm_compiler.reduce.search import Search, Strategy
 from mllm_compiler.reduce.types import more_types, value_types
@@ -80,13 +80,18 @@ def reduce_model(
     ):
         files = Files(source, Path(folder))
         search = _search(model, files, test, limit, step)
-        _cut(search, files, first.said)
+        try:
+            _cut(search, files, first.said)
+        except KeyboardInterrupt:
+            # What was found so far is not lost, where it is small.
+            if files.size(search.best) <= SMALL and search.best != model:
+                _write(output, files.whole(search.best))
+            raise
         whole = files.whole(search.best)
         path = files.folder / "candidate.onnx"
         path.write_bytes(whole)
         said = test.outcome(path).said
-        with atomic_output(output) as out:
-            out.write(whole)
+        _write(output, whole)
     return Reduction(
         source=source,
         output=output,
@@ -96,6 +101,11 @@ def reduce_model(
         said=said.replace(str(path), output.name).replace(path.name, output.name),
         nbytes=len(whole),
     )
+
+
+def _write(output: Path, whole: bytes) -> None:
+    with atomic_output(output) as out:
+        out.write(whole)
 
 
 def _search(

@@ -49,6 +49,16 @@ def test_an_operation_without_a_home_is_told_with_status_3(
     assert run(["explain", path, "--fallback", "numpy"]) == 0
 
 
+def test_an_operator_that_nobody_knows_has_no_home_at_all(tmp_path: Path, capsys: Captured) -> None:
+    header = '<ir_version: 8, opset_import: ["" : 17, "own" : 1]>\n'
+    source = write(tmp_path, "g (float[4] x) => (float[4] y) { y = own.thing(x) }", header=header)
+    for target in ("c", "numpy"):
+        assert run(["explain", str(source), "--target", target, "--json"]) == 3
+        (refused,) = json.loads(capsys.readouterr().out)["operations"]
+        assert refused["operation"] == "own.thing"
+        assert refused["rule"]["rule"] == "operator"
+
+
 @pytest.mark.parametrize("words", [["--target", "npu"], ["--fallback", "npu"]])
 def test_an_unknown_target_is_wrong_usage(words: list[str], capsys: Captured) -> None:
     assert run(["explain", str(tiny("tiny-vit")), *words]) == 2

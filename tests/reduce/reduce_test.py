@@ -233,6 +233,15 @@ def test_a_model_of_several_graphs_is_searched_graph_by_graph(
     assert run([*words, "--graph", "visoin"]) == 2
 
 
+def test_what_was_found_before_an_interrupt_is_kept(tmp_path: Path) -> None:
+    source, out, log = planted(tmp_path), tmp_path / "out.onnx", tmp_path / "log"
+    count = f"echo >> {log}; [ $(wc -l < {log}) -lt 6 ] || kill -INT $PPID; ! grep -aq Hardmax"
+    assert run(["reduce", str(source), "--expect", count, "-o", str(out)]) == 130
+    assert "Hardmax" in left(out)
+    assert len(left(out)) < 400
+    assert {p.name for p in tmp_path.iterdir()} == {source.name, "out.onnx", "log"}
+
+
 @pytest.mark.slow
 def test_a_real_model_with_one_bad_node_is_reduced_to_it(tmp_path: Path, capsys: Captured) -> None:
     """538 MB of weights stay where they are: what is left is a few hundred bytes."""
