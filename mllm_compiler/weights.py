@@ -11,6 +11,7 @@ import mmap
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 
 import ml_dtypes
@@ -36,8 +37,17 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
     "ui16": np.dtype(np.uint16),
     "ui8": np.dtype(np.uint8),
     "i1": np.dtype(np.bool_),
+    "i4": np.dtype(ml_dtypes.int4),
+    "ui4": np.dtype(ml_dtypes.uint4),
+    "i2": np.dtype(ml_dtypes.int2),
+    "ui2": np.dtype(ml_dtypes.uint2),
 }
-"""NumPy's dtype of each element type that fills whole bytes, by its MLIR spelling."""
+"""NumPy's dtype of each element type, by its MLIR spelling."""
+
+NARROW: dict[np.dtype[np.generic], int] = {
+    DTYPES[name]: int(name.lstrip("ui")) for name in ("i4", "ui4", "i2", "ui2")
+}
+"""The bits of elements that share a byte, low bits first, as ONNX packs them."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,8 @@ class WeightStore:
     def add_pieces(self, pieces: Iterable[NDArray[np.generic]]) -> str:
         """Appends an array that comes in pieces, of which one at a time is in memory.
 
+        Narrow integers come in pieces of whole bytes.
+
         Raises:
             CompileError: `MLC-U005`, the sidecar cannot be written.
         """
@@ -120,12 +132,15 @@ class WeightStore:
         return self._view(self._extents[digest])
 
     def array(self, digest: str, dtype: str, shape: tuple[int, ...]) -> NDArray[np.generic]:
-        """The weight as a read-only array over the mapped bytes.
+        """The weight as a read-only array over the mapped bytes; narrow integers are unpacked.
 
         Raises:
             KeyError: The store does not know the digest.
         """
-        return np.frombuffer(self.raw(digest), DTYPES[dtype]).reshape(shape)
+        raw = self.raw(digest)
+        if DTYPES[dtype] in NARROW:
+            return unpacked(np.frombuffer(raw, np.uint8), DTYPES[dtype], prod(shape)).reshape(shape)
+        return np.frombuffer(raw, DTYPES[dtype]).reshape(shape)
 
     def release(self) -> None:
         """Drops the mappings' resident pages; arrays that live on keep their own."""
@@ -167,10 +182,41 @@ class WeightStore:
         return memoryview(mapped)[extent.offset : end]
 
 
+def array_bytes(array: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """The bytes of an array, row by row, each element in its own."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def packed(array: NDArray[np.generic]) -> NDArray[np.uint8]:
+    """The bytes of an array of narrow integers, which share them; the last is filled with zeros."""
+    bits = NARROW[array.dtype]
+    each, codes = 8 // bits, array_bytes(array) & ((1 << bits) - 1)
+    codes = np.pad(codes, (0, -codes.size % each)).reshape(-1, each)
+    places = codes << np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(places, axis=1).astype(np.uint8)
+
+
+def unpacked(
+    raw: NDArray[np.uint8], dtype: np.dtype[np.generic], count: int
+) -> NDArray[np.generic]:
+    """The first `count` narrow integers that share bytes, each in a byte of its own."""
+    bits = NARROW.get(dtype, 8)
+    codes = raw[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & ((1 << bits) - 1)
+    return codes.reshape(-1)[:count].view(dtype)
+
+
+def nbytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+    """The bytes of a tensor in the store."""
+    count = prod(shape)
+    bits = NARROW.get(DTYPES[dtype])
+    return count * DTYPES[dtype].itemsize if bits is None else -(-count * bits // 8)
+
+
 def digest_of(raw: memoryview) -> str:
     """`sha256:` and the 64 hexadecimal digits of the bytes' digest."""
     return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 def _bytes(array: NDArray[np.generic]) -> memoryview:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    """The bytes of an array as the store holds them."""
+    return (packed(array) if array.dtype in NARROW else array_bytes(array)).data

@@ -26,7 +26,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from mllm_compiler.dialects.mllm.constants import BlobAttr
+from mllm_compiler.dialects.mllm.constants import BlobAttr, in_bytes
 from mllm_compiler.dialects.onnx_types import NUMPY, StringType, element_of_numpy
 
 Value = (
@@ -154,7 +154,7 @@ def tensor_attribute(array: NDArray[np.generic]) -> Attribute:
     element = element_of_numpy(array.dtype)
     if isinstance(element, StringType):
         return StringsAttr.of(array)
-    raw = np.ascontiguousarray(array).tobytes()
+    raw = np.ascontiguousarray(in_bytes(array)).tobytes()
     type = cast("TensorType[IntegerType]", TensorType(element, array.shape))
     return DenseIntOrFPElementsAttr(type, BytesAttr(raw))
 

@@ -28,12 +28,17 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects.dims import Dim, dims_of
+from mllm_compiler.weights import NARROW
 
 Tensor = TensorType[Attribute]
 
 FLOATS: Final = (Float16Type, BFloat16Type, Float32Type, Float64Type)
 """The element types that floating-point contracts accept."""
 
+i2: Final = IntegerType(2)
+i4: Final = IntegerType(4)
+ui2: Final = IntegerType(2, Signedness.UNSIGNED)
+ui4: Final = IntegerType(4, Signedness.UNSIGNED)
 ui8: Final = IntegerType(8, Signedness.UNSIGNED)
 ui16: Final = IntegerType(16, Signedness.UNSIGNED)
 ui32: Final = IntegerType(32, Signedness.UNSIGNED)
@@ -53,8 +58,12 @@ ELEMENTS: Final[dict[np.dtype[np.generic], AnyFloat | IntegerType]] = {
     np.dtype(np.uint16): ui16,
     np.dtype(np.uint32): ui32,
     np.dtype(np.uint64): ui64,
+    np.dtype(ml_dtypes.int4): i4,
+    np.dtype(ml_dtypes.uint4): ui4,
+    np.dtype(ml_dtypes.int2): i2,
+    np.dtype(ml_dtypes.uint2): ui2,
 }
-"""The element type of each NumPy dtype that fills whole bytes."""
+"""The element type of each NumPy dtype; NumPy gives each narrow integer a byte of its own."""
 
 _DTYPES = {element: dtype for dtype, element in ELEMENTS.items()}
 
@@ -103,11 +112,40 @@ def is_integer(element: Attribute) -> bool:
     return isinstance(element, IntegerType) and cast("IntegerType", element).width.data > 1
 
 
+def is_signed(element: Attribute) -> bool:
+    """Whether an integer type has negative numbers."""
+    if not isinstance(element, IntegerType):
+        return False
+    return cast("IntegerType", element).signedness.data is not Signedness.UNSIGNED
+
+
+def bounds_of(element: Attribute) -> tuple[int, int]:
+    """The lowest and the largest number of an integer type.
+
+    Raises:
+        TypeError: It is no integer type.
+    """
+    if not isinstance(element, IntegerType):
+        raise TypeError(f"{element} is no integer type")
+    count = 1 << cast("IntegerType", element).width.data
+    return (-count // 2, count // 2 - 1) if is_signed(cast(Attribute, element)) else (0, count - 1)
+
+
+def bits_of(element: Attribute) -> int:
+    """The bits of one element as the weight store and the devices hold it.
+
+    Raises:
+        TypeError: NumPy has no dtype for it.
+    """
+    dtype = dtype_of(element)
+    return NARROW.get(dtype, 8 * dtype.itemsize)
+
+
 def dtype_of(element: Attribute) -> np.dtype[np.generic]:
     """The NumPy dtype of an element type.
 
     Raises:
-        TypeError: NumPy has no dtype of whole bytes for it.
+        TypeError: NumPy has no dtype for it.
     """
     dtype = _DTYPES.get(element)  # pyright: ignore[reportArgumentType, reportCallIssue]
     if dtype is None:

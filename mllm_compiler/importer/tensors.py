@@ -77,7 +77,7 @@ class Tensors:
         return shape
 
     def _digest(self, tensor: ir.TensorProtocol, name: str) -> str:
-        if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1:
+        if isinstance(tensor, ir.ExternalTensor) and _is_kept(tensor.dtype):
             file, offset, nbytes = self._extent(tensor, name)
             key = (file, offset, nbytes)
             if key not in self._digests:
@@ -174,6 +174,11 @@ def file_inside(folder: Path, location: str) -> Path | None:
 def extents(tensor: ir.TensorProtocol) -> tuple[int, ...]:
     """The shape of a tensor with data, whose extents are all numbers."""
     return tuple(cast(int, d) for d in tensor.shape)
+
+
+def _is_kept(dtype: ir.DataType) -> bool:
+    """Whether the store holds a tensor's elements as the file does."""
+    return dtype.itemsize >= 1 or dtype.is_integer()
 
 
 def _unpacked(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from mllm_compiler.dialects.cpu.base import LANES
 from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
-from mllm_compiler.weights import DTYPES, WeightStore
+from mllm_compiler.weights import DTYPES, WeightStore, nbytes_of
 
 CHUNK: Final = 4 << 20
 """Bytes that are packed at a time."""
@@ -49,7 +48,7 @@ class PackedWeight:
     @property
     def nbytes(self) -> int:
         """Bytes in the layout, padding lanes included."""
-        return prod(packed_shape(self.shape, self.layout)) * DTYPES[self.dtype].itemsize
+        return nbytes_of(self.dtype, packed_shape(self.shape, self.layout))
 
     def chunks(self, store: WeightStore) -> Iterator[memoryview]:
         """The packed bytes, a few MiB at a time.
@@ -58,10 +57,10 @@ class PackedWeight:
             KeyError: The store does not know the weight.
         """
         raw = self.inline if self.inline is not None else store.raw(self.digest)
-        array = np.frombuffer(raw, DTYPES[self.dtype])
         if self.layout == PLAIN:
-            yield from _pieces(array.view(np.uint8).data)
+            yield from _pieces(memoryview(raw))
             return
+        array = np.frombuffer(raw, DTYPES[self.dtype])
         for panels in pack_panels(array.reshape(self.shape[0], -1)):
             yield panels.reshape(-1).view(np.uint8).data
 

@@ -34,6 +34,7 @@ from xdsl.utils.hints import isa
 
 from mllm_compiler.dialects.mllm.contract import check, given
 from mllm_compiler.dialects.types import ELEMENTS, dtype_of, tensor_type
+from mllm_compiler.weights import NARROW
 
 LARGEST_CONSTANT: Final = 64
 """Elements that a constant may hold in place; a larger one is a weight."""
@@ -189,7 +190,13 @@ class ConstantOp(IRDLOperation):
 def dense_of(array: NDArray[np.generic]) -> DenseIntOrFPElementsAttr:
     """The dense attribute of an array, its bytes taken as they are."""
     kind = TensorType(ELEMENTS[array.dtype], array.shape)
+    array = in_bytes(array)
     return DenseIntOrFPElementsAttr(kind, BytesAttr(np.ascontiguousarray(array).tobytes()))
+
+
+def in_bytes(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Narrow integers as numbers of a byte, as a dense attribute holds them."""
+    return array.astype(np.int8) if array.dtype in NARROW else array
 
 
 def array_of(value: DenseIntOrFPElementsAttr) -> NDArray[np.generic]:
