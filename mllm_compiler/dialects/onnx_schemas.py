@@ -213,10 +213,10 @@ def _of_table(name: str, entry: dict[str, object], groups: dict[str, list[str]])
 
 
 def _signature(text: str) -> Formal:
-    """Reads `name: T`, `name: T?` (optional) or `name: T*` (variadic)."""
+    """Reads `name: T`, `T?` (optional), `T*` (variadic) or `T**` (variadic, of mixed types)."""
     name, type = text.split(": ")
     option = {"?": "optional", "*": "variadic"}.get(type[-1], "single")
-    return Formal(name, option, type.rstrip("?*"))
+    return Formal(name, option, type.rstrip("?*"), not type.endswith("**"))
 
 
 def _least(formals: tuple[Formal, ...]) -> int:

@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import dims_of
-from mllm_compiler.dialects.types import dtype_of, element_of, ranked
+from mllm_compiler.dialects.types import bits_of, element_of, ranked
 
 Env = Mapping[str, int]
 
@@ -112,6 +112,12 @@ FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
     mllm.ConvOp: _filters,
     mllm.PoolOp: _window,
     mllm.ResizeOp: lambda op, n, env: 8 * n,
+    mllm.QuantizeOp: _one,
+    mllm.DequantizeOp: _one,
+    mllm.DynamicQuantizeOp: _one,
+    mllm.QuantizedLinearOp: _products,
+    mllm.IntegerMatmulOp: _products,
+    mllm.IntegerConvOp: _filters,
 }
 """The operations of each op that computes."""
 
@@ -131,7 +137,7 @@ def _nbytes(value: SSAValue, env: Env) -> int:
     if ranked(value) is None:
         return 0
     try:
-        size = dtype_of(element_of(value)).itemsize
+        bits = bits_of(element_of(value))
     except TypeError:
         return 0
-    return _elements(value, env) * size
+    return -(-_elements(value, env) * bits // 8)

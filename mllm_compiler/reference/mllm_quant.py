@@ -1,56 +1,164 @@
-"""Meanings of the quantisation ops of the `mllm` dialect: exact integer arithmetic."""
+"""Meanings of the quantisation ops of the `mllm` dialect: sums of integers are exact."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
 
-from mllm_compiler.dialects.mllm import DequantizeOp, QuantizeOp, RequantizeOp
-from mllm_compiler.dialects.types import dtype_of, element_of
-from mllm_compiler.reference.entry import one
+from mllm_compiler.dialects.mllm import (
+    DequantizeOp,
+    DynamicQuantizeOp,
+    IntegerConvOp,
+    IntegerMatmulOp,
+    QuantizedLinearOp,
+    QuantizeOp,
+)
+from mllm_compiler.dialects.types import bounds_of, dtype_of, element_of
+from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
+from mllm_compiler.reference.mllm_vision import convolve
+
+EXACT_IN_SINGLE, EXACT_IN_DOUBLE = 1 << 24, 1 << 53
+"""Sums of integers below this are exact in floating point, in any order."""
 
 
-def along(parameter: Array, rank: int, axis: IntegerAttr | None) -> Array:
-    """A parameter of one axis, shaped so that it broadcasts against a tensor of `rank`."""
-    if axis is None:
+def exact(product: Callable[[Array, Array], Array], a: Array, b: Array, terms: int) -> Array:
+    """A product of two integer arrays that sums `terms` products at a time, exactly, as i64.
+
+    It runs in floating point, where BLAS is, whenever the operands prove that no sum is rounded.
+    """
+    bound = terms * _magnitude(a) * _magnitude(b)
+    if bound >= EXACT_IN_DOUBLE:
+        return product(a.astype(np.int64), b.astype(np.int64))
+    wide = np.float32 if bound < EXACT_IN_SINGLE else np.float64
+    return product(a.astype(wide), b.astype(wide)).astype(np.int64)
+
+
+def _magnitude(x: Array) -> int:
+    return max(abs(int(x.min())), abs(int(x.max()))) if x.size else 0
+
+
+def less(codes: Array, zero: Array | None) -> NDArray[np.int64]:
+    """Codes minus their zero point."""
+    wide = codes.astype(np.int64)
+    return wide if zero is None else wide - zero.astype(np.int64)
+
+
+def quantized(x: Array, scale: Array, zero: Array | None, element: Any) -> Array:
+    """The codes of real numbers; scale and zero point broadcast to x."""
+    wide = np.result_type(x.dtype, scale.dtype, np.float32)
+    with np.errstate(all="ignore"):
+        codes = np.rint(x.astype(wide) / scale.astype(wide)).astype(np.float64)
+    lowest, largest = bounds_of(element)
+    codes = codes if zero is None else codes + zero.astype(np.float64)
+    return np.nan_to_num(codes.clip(lowest, largest)).astype(dtype_of(element))
+
+
+def dequantized(codes: Array, scale: Array, zero: Array | None, dtype: np.dtype[Any]) -> Array:
+    """The real numbers of codes; scale and zero point broadcast to them."""
+    wide = np.result_type(dtype, scale.dtype, np.float32)
+    return (less(codes, zero).astype(wide) * scale.astype(wide)).astype(dtype)
+
+
+def spread(op: QuantizeOp | DequantizeOp, parameter: Array | None, dims: tuple[int, ...]) -> Any:
+    """A scale or zero point of blocks, once for each element along their axis."""
+    if parameter is None or not parameter.ndim or op.axis is None or op.block_size is None:
         return parameter
-    return parameter.reshape([-1 if i == axis.value.data else 1 for i in range(rank)])
-
-
-def _clamped(real: Array, zero_point: Array, dtype: np.dtype[np.generic]) -> Array:
-    limits = np.iinfo(dtype.name)
-    shifted = np.rint(real).astype(np.int64) + zero_point.astype(np.int64)
-    return shifted.clip(limits.min, limits.max).astype(dtype)
+    axis = op.axis.value.data
+    wide = np.repeat(parameter, op.block_size.value.data, axis)
+    return wide.take(np.arange(dims[axis]), axis)
 
 
 def _quantize(op: QuantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
-    x, scale, zero_point = operands
-    scale, zero_point = (along(p, x.ndim, op.axis) for p in (scale, zero_point))
-    return _clamped(x / scale, zero_point, dtype_of(element_of(op.result)))
+    x, *sides = operands
+    scale, zero = (spread(op, p, x.shape) for p in (*sides, None)[:2])
+    return quantized(x, scale, zero, element_of(op.result))
 
 
 def _dequantize(op: DequantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
-    x, scale, zero_point = operands
-    scale, zero_point = (along(p, x.ndim, op.axis) for p in (scale, zero_point))
-    shifted = x.astype(np.int64) - zero_point.astype(np.int64)
-    return shifted.astype(scale.dtype) * scale
+    x, *sides = operands
+    scale, zero = (spread(op, p, x.shape) for p in (*sides, None)[:2])
+    return dequantized(x, scale, zero, dtype_of(element_of(op.result)))
 
 
-def _requantize(op: RequantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
-    x, multiplier, zero_point = operands
-    multiplier, zero_point = (along(p, x.ndim, op.axis) for p in (multiplier, zero_point))
-    scaled = x.astype(np.float64) * multiplier.astype(np.float64)
-    return _clamped(scaled, zero_point, dtype_of(element_of(op.result)))
+def _dynamic_quantize(
+    op: DynamicQuantizeOp, operands: Sequence[Array], frame: Frame
+) -> Sequence[Array]:
+    x, element = operands[0], element_of(op.codes)
+    axis, (lowest, largest) = op.axis, bounds_of(element)
+    along = None if axis is None else axis.value.data
+    zero = x.dtype.type(0)
+    top = x.max(along, keepdims=along is not None, initial=zero)
+    bottom = x.min(along, keepdims=along is not None, initial=zero)
+    if op.zero_point is None:
+        scale = np.maximum(top, -bottom) / x.dtype.type(largest)
+    else:
+        scale = (top - bottom) / x.dtype.type(largest - lowest)
+    scale = cast(Array, np.where(scale == 0, x.dtype.type(1), scale))
+    if op.zero_point is None:
+        return [quantized(x, scale, None, element), scale]
+    offset = np.rint((lowest - bottom / scale).clip(lowest, largest))
+    point = np.asarray(offset).astype(dtype_of(element))
+    return [quantized(x, scale, point, element), scale, point]
+
+
+def _given(values: Sequence[SSAValue | None], operands: Sequence[Array]) -> list[Array | None]:
+    """The arrays of optional operands, None for those that are absent."""
+    arrays = iter(operands)
+    return [None if v is None else next(arrays) for v in values]
+
+
+def _integer_matmul(op: IntegerMatmulOp, operands: Sequence[Array], frame: Frame) -> Array:
+    a, b, *zeros = operands
+    a_zero, b_zero = _given((op.a_zero, op.b_zero), zeros)
+    a, b = less(a, a_zero), less(b, b_zero)
+    return exact(np.matmul, a, b, a.shape[-1]).astype(np.int32)
+
+
+def _integer_conv(op: IntegerConvOp, operands: Sequence[Array], frame: Frame) -> Array:
+    x, weight, *zeros = operands
+    x_zero, weight_zero = _given((op.x_zero, op.weight_zero), zeros)
+    x, weight = less(x, x_zero), less(weight, weight_zero)
+    terms = weight[0].size
+    return exact(lambda x, w: convolve(op, x, w, None), x, weight, terms).astype(np.int32)
+
+
+def _quantized_linear(op: QuantizedLinearOp, operands: Sequence[Array], frame: Frame) -> Array:
+    x, x_scale, weight, scale, *sides = operands
+    x_zero, weight_zero, bias = _given((op.x_zero, op.weight_zero, op.bias), sides)
+    x = less(x, x_zero)
+    size = x.shape[-1] if op.block_size is None else op.block_size.value.data
+    count = -(-x.shape[-1] // size)
+    scale, zero = (_columns(p, count) for p in (scale, weight_zero))
+    y = np.zeros((), np.float64)
+    for at, start in enumerate(range(0, x.shape[-1], size)):
+        rows, block = x[..., start : start + size], weight[:, start : start + size]
+        sums = exact(np.matmul, rows, less(block, zero[at]).T, size)
+        y = y + sums * scale[at].astype(np.float64).T
+    y = y * x_scale.astype(np.float64)
+    y = y if bias is None else y + bias.astype(np.float64)
+    return y.astype(dtype_of(element_of(op.result)))
+
+
+def _columns(parameter: Any, count: int) -> list[Any]:
+    """What belongs to each block, of a scale or zero point for all or [N, blocks]."""
+    if parameter is None or not parameter.ndim or parameter.shape[-1] == 1:
+        return [parameter] * count
+    return [parameter[:, [at]] for at in range(count)]
 
 
 MEANINGS: dict[str, Meaning] = dict(
     [
         one(QuantizeOp, _quantize),
         one(DequantizeOp, _dequantize),
-        one(RequantizeOp, _requantize),
+        several(DynamicQuantizeOp, _dynamic_quantize),
+        one(IntegerMatmulOp, _integer_matmul),
+        one(IntegerConvOp, _integer_conv),
+        one(QuantizedLinearOp, _quantized_linear),
     ]
 )
 """Op name to meaning."""

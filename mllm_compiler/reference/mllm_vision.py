@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mllm_compiler.dialects.mllm import (
     ConvOp,
     Coordinates,
+    IntegerConvOp,
     PatchEmbedOp,
     PoolKind,
     PoolOp,
@@ -45,7 +46,7 @@ def windows(
     return seen[(*steps, *(slice(None, None, d) for d in dilations))]
 
 
-def convolve(op: ConvOp, x: Array, weight: Array, bias: Array | None) -> Array:
+def convolve(op: ConvOp | IntegerConvOp, x: Array, weight: Array, bias: Array | None) -> Array:
     """The convolution that `op` describes."""
     (strides, pads, dilations), groups = op.window, op.groups.value.data
     n = len(strides)

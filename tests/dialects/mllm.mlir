@@ -101,11 +101,21 @@ func.func @tokens(%x: tensor<2x8x12xf32>) {
 
 // CHECK: mllm.token_gather
 
-func.func @quant(%x: tensor<4x8xf32>, %s: tensor<4xf32>, %z: tensor<4xi8>, %a: tensor<4x8xi32>) {
-  %0 = mllm.quantize %x, %s, %z {axis = 0 : i64} : (tensor<4x8xf32>, tensor<4xf32>, tensor<4xi8>) -> tensor<4x8xi8>
-  %1 = mllm.dequantize %0, %s, %z {axis = 0 : i64} : (tensor<4x8xi8>, tensor<4xf32>, tensor<4xi8>) -> tensor<4x8xf32>
-  %2 = mllm.requantize %a, %s, %z {axis = 0 : i64} : (tensor<4x8xi32>, tensor<4xf32>, tensor<4xi8>) -> tensor<4x8xi8>
+func.func @quant(%x: tensor<4x8xf32>, %s: tensor<4x1xf32>, %z: tensor<4x1xi8>, %b: tensor<4x2xf32>, %r: tensor<4xf32>) {
+  %0 = mllm.quantize %x, %s, %z : (tensor<4x8xf32>, tensor<4x1xf32>, tensor<4x1xi8>) -> tensor<4x8xi8>
+  %1 = mllm.dequantize %0, %s, %z : (tensor<4x8xi8>, tensor<4x1xf32>, tensor<4x1xi8>) -> tensor<4x8xf32>
+  %2 = mllm.quantize %x, %b {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xf32>, tensor<4x2xf32>) -> tensor<4x8xi4>
+  %3 = mllm.dequantize %2, %b {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xi4>, tensor<4x2xf32>) -> tensor<4x8xf32>
+  %4, %5, %6 = mllm.dynamic_quantize %x : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<f32>, tensor<ui8>)
+  %7, %8 = mllm.dynamic_quantize %x {axis = 1 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xi8>, tensor<4x1xf32>)
+  %9 = mllm.quantized_linear %4, %5, %0, %s x_zero(%6 : tensor<ui8>) weight_zero(%z : tensor<4x1xi8>) bias(%r : tensor<4xf32>) : (tensor<4x8xui8>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<4x4xf32>
+  %10 = mllm.quantized_linear %7, %8, %2, %b {block_size = 4 : i64} : (tensor<4x8xi8>, tensor<4x1xf32>, tensor<4x8xi4>, tensor<4x2xf32>) -> tensor<4x4xf32>
+  func.return
+}
+func.func @integers(%a: tensor<4x8xui8>, %b: tensor<8x4xi8>, %z: tensor<ui8>, %x: tensor<1x3x4x4xui8>, %w: tensor<2x3x2x2xi8>) {
+  %0 = mllm.integer_matmul %a, %b a_zero(%z : tensor<ui8>) : (tensor<4x8xui8>, tensor<8x4xi8>) -> tensor<4x4xi32>
+  %1 = mllm.integer_conv %x, %w x_zero(%z : tensor<ui8>) {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xui8>, tensor<2x3x2x2xi8>) -> tensor<1x2x3x3xi32>
   func.return
 }
 
-// CHECK: mllm.requantize
+// CHECK: mllm.integer_conv

@@ -125,15 +125,39 @@ top_k 2 | 2x8xf32 | mllm.top_k %0 {axis = 1 : i64} : (tensor<2x8xf32>) -> (tenso
 token_gather 1 | 3x8xf32, 1x2xi64 | mllm.token_gather %0, %1 : (tensor<3x8xf32>, tensor<1x2xi64>) -> tensor<1x2x8xf32>
 token_gather 2 | 1x3x8xf32, 2xi64 | mllm.token_gather %0, %1 : (tensor<1x3x8xf32>, tensor<2xi64>) -> tensor<1x2x8xf32>
 token_gather 3 | 1x3x8xf32, 1x2xi64 | mllm.token_gather %0, %1 : (tensor<1x3x8xf32>, tensor<1x2xi64>) -> tensor<1x3x8xf32>
-quantize 1 | 4x8xf32, 8xf32, 8xi8 | mllm.quantize %0, %1, %2 {axis = 0 : i64} : (tensor<4x8xf32>, tensor<8xf32>, tensor<8xi8>) -> tensor<4x8xi8>
+quantize 1 | 4x8xf32, 3x1xf32 | mllm.quantize %0, %1 : (tensor<4x8xf32>, tensor<3x1xf32>) -> tensor<4x8xi8>
+quantize 1 | 4x8xf32, 4x2xf32 | mllm.quantize %0, %1 {axis = 1 : i64, block_size = 3 : i64} : (tensor<4x8xf32>, tensor<4x2xf32>) -> tensor<4x8xi8>
+quantize 1 | 4x8xf32, f32 | mllm.quantize %0, %1 {axis = 1 : i64} : (tensor<4x8xf32>, tensor<f32>) -> tensor<4x8xi8>
 quantize 2 | 4x8xf32, f32, i8 | mllm.quantize %0, %1, %2 : (tensor<4x8xf32>, tensor<f32>, tensor<i8>) -> tensor<4x8xi16>
 quantize 3 | 4x8xf32, f32, i8 | mllm.quantize %0, %1, %2 : (tensor<4x8xf32>, tensor<f32>, tensor<i8>) -> tensor<8x4xi8>
 dequantize 1 | 4x8xi8, 4xf32, 4xi8 | mllm.dequantize %0, %1, %2 : (tensor<4x8xi8>, tensor<4xf32>, tensor<4xi8>) -> tensor<4x8xf32>
+dequantize 1 | 4x8xi4, 4x3xf32 | mllm.dequantize %0, %1 {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xi4>, tensor<4x3xf32>) -> tensor<4x8xf32>
 dequantize 2 | 4x8xi8, f32, i16 | mllm.dequantize %0, %1, %2 : (tensor<4x8xi8>, tensor<f32>, tensor<i16>) -> tensor<4x8xf32>
 dequantize 3 | 4x8xi8, f32, i8 | mllm.dequantize %0, %1, %2 : (tensor<4x8xi8>, tensor<f32>, tensor<i8>) -> tensor<4xf32>
-requantize 1 | 4x8xi32, 4xf32, i8 | mllm.requantize %0, %1, %2 {axis = 0 : i64} : (tensor<4x8xi32>, tensor<4xf32>, tensor<i8>) -> tensor<4x8xi8>
-requantize 2 | 4x8xi64, f32, i8 | mllm.requantize %0, %1, %2 : (tensor<4x8xi64>, tensor<f32>, tensor<i8>) -> tensor<4x8xi8>
-requantize 3 | 4x8xi32, f32, i8 | mllm.requantize %0, %1, %2 : (tensor<4x8xi32>, tensor<f32>, tensor<i8>) -> tensor<4x7xi8>
+dynamic_quantize 1 | 4x8xf32 | mllm.dynamic_quantize %0 {axis = 2 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<4x8xf32>, tensor<4x8xui8>)
+dynamic_quantize 2 | 4x8xf32 | mllm.dynamic_quantize %0 : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<f32>, tensor<i8>)
+dynamic_quantize 3 | 4x8xf32 | mllm.dynamic_quantize %0 {axis = 1 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<4xf32>, tensor<4xui8>)
+quantized_linear 1 | 3x8xi8, f32, 4x7xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<f32>, tensor<4x7xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 2 | 3x8xi8, 8xf32, 4x8xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<8xf32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 2 | 3x8xi8, 2x1xf32, 4x8xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<2x1xf32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 3 | 3x8xi8, f32, 4x8xi8, 4xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4xf32>) -> tensor<3x4xf32>
+quantized_linear 3 | 3x8xi8, f32, 4x8xi8, 4x3xf32 | mllm.quantized_linear %0, %1, %2, %3 {block_size = 4 : i64} : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4x3xf32>) -> tensor<3x4xf32>
+quantized_linear 3 | 3x8xi8, f32, 4x8xi8, 4x1xf32, 8xi8 | mllm.quantized_linear %0, %1, %2, %3 weight_zero(%4 : tensor<8xi8>) : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 4 | 3x8xi8, f32, 4x8xi8, 4x1xf32, 3xf32 | mllm.quantized_linear %0, %1, %2, %3 bias(%4 : tensor<3xf32>) : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 5 | 3x8xi8, f32, 4x8xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x5xf32>
+quantized_linear 6 | 3x8xf32, f32, 4x8xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xf32>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 6 | 3x8xi8, f32, 4x8xi8, 4x1xf32, ui8 | mllm.quantized_linear %0, %1, %2, %3 x_zero(%4 : tensor<ui8>) : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+integer_matmul 1 | 3x8xi8, 7x4xi8 | mllm.integer_matmul %0, %1 : (tensor<3x8xi8>, tensor<7x4xi8>) -> tensor<3x4xi32>
+integer_matmul 2 | 3x8xi8, 8x4xi8 | mllm.integer_matmul %0, %1 : (tensor<3x8xi8>, tensor<8x4xi8>) -> tensor<3x5xi32>
+integer_matmul 3 | 3x8xi8, 8x4xi8, 3xi8 | mllm.integer_matmul %0, %1 a_zero(%2 : tensor<3xi8>) : (tensor<3x8xi8>, tensor<8x4xi8>) -> tensor<3x4xi32>
+integer_matmul 3 | 3x8xi8, 8x4xi8, 8x1xi8 | mllm.integer_matmul %0, %1 b_zero(%2 : tensor<8x1xi8>) : (tensor<3x8xi8>, tensor<8x4xi8>) -> tensor<3x4xi32>
+integer_matmul 4 | 3x8xi8, 8x4xi8 | mllm.integer_matmul %0, %1 : (tensor<3x8xi8>, tensor<8x4xi8>) -> tensor<3x4xi64>
+integer_conv 1 | 1x3x4x4xi8, 2x2x2x2xi8 | mllm.integer_conv %0, %1 {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xi8>, tensor<2x2x2x2xi8>) -> tensor<1x2x3x3xi32>
+integer_conv 2 | 1x3x4x4xi8, 2x3x2x2xi8 | mllm.integer_conv %0, %1 {strides = array<i64: 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xi8>, tensor<2x3x2x2xi8>) -> tensor<1x2x3x3xi32>
+integer_conv 3 | 1x3x4x4xi8, 2x3x2x2xi8, 3xi8 | mllm.integer_conv %0, %1 x_zero(%2 : tensor<3xi8>) {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xi8>, tensor<2x3x2x2xi8>) -> tensor<1x2x3x3xi32>
+integer_conv 3 | 1x3x4x4xi8, 2x3x2x2xi8, 2xi8 | mllm.integer_conv %0, %1 weight_zero(%2 : tensor<2xi8>) {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xi8>, tensor<2x3x2x2xi8>) -> tensor<1x2x3x3xi32>
+integer_conv 4 | 1x3x4x4xi8, 2x3x2x2xi8 | mllm.integer_conv %0, %1 {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xi8>, tensor<2x3x2x2xi8>) -> tensor<1x2x4x4xi32>
+integer_conv 5 | 1x3x4x4xi8, 2x3x2x2xi8 | mllm.integer_conv %0, %1 {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xi8>, tensor<2x3x2x2xi8>) -> tensor<1x2x3x3xf32>
 pipeline 1 | | mllm.pipeline @p {edges = [#mllm.edge<"b" "x" from "a" "y">, #mllm.edge<"b" "x" from "c" "z">], caches = [], bounds = []}
 pipeline 2 | | mllm.pipeline @p {edges = [], caches = [], bounds = [#mllm.bound<"n" <= 1>, #mllm.bound<"n" <= 2>]}
 pipeline 3 | | mllm.pipeline @p {edges = [], caches = [#mllm.cache<"d", key "k.{layer}", value "v.{layer}", out "o.{layer}", layers 1>, #mllm.cache<"d", key "k.{layer}", value "w.{layer}", out "p.{layer}", layers 1>], bounds = []}
@@ -145,7 +169,11 @@ CASES = [tuple(part.strip() for part in line.split("|")) for line in BROKEN.spli
 def module_of(types: str, op: str) -> ModuleOp:
     names = [t.strip() for t in types.split(",") if t.strip()]
     arguments = ", ".join(f"%{i}: tensor<{t}>" for i, t in enumerate(names))
-    results = {"mllm.top_k": "%r:2 = ", "mllm.pipeline": ""}.get(op.split()[0], "%r = ")
+    results = {
+        "mllm.top_k": "%r:2 = ",
+        "mllm.dynamic_quantize": "%r:3 = ",
+        "mllm.pipeline": "",
+    }.get(op.split()[0], "%r = ")
     text = f'func.func @f({arguments}) {{\n{results}{op} loc("/here")\nfunc.return\n}}'
     return Parser(make_context(), text).parse_module()
 

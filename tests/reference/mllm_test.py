@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import TensorType
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.mllm import PoolKind, ReduceKind
 from mllm_compiler.dialects.types import ELEMENTS
-from tests.reference.single_op import RNG, close, real, run, run_constant, standard
+from tests.reference.single_op import close, real, run, run_constant, standard
 
 REDUCE = {
     ReduceKind.SUM: "ReduceSum",
@@ -132,19 +132,3 @@ def test_movement() -> None:
     close(run(lambda x: mllm.PadOp(x, [0, -1, 0], [0, 0, -1]), x)[0], x[:, 1:, :-1])
     close(run_constant(mllm.IotaOp(4, 3, -2)), np.array([3, 1, -1, -3]))
     close(run(lambda x: mllm.CastOp(x, ELEMENTS[np.dtype(np.int64)]), x)[0], x.astype(np.int64))
-
-
-def test_quantisation() -> None:
-    x, scale = real(4, 8), np.abs(real(4)) / 50
-    zero = RNG.integers(-5, 5, 4).astype(np.int8)
-    ours = run(lambda *v: mllm.QuantizeOp(*v, axis=0), x, scale, zero)[0]
-    close(ours, standard("QuantizeLinear", [x, scale, zero], axis=0)[0])
-    back = run(lambda *v: mllm.DequantizeOp(*v, axis=0), ours, scale, zero)[0]
-    close(back, standard("DequantizeLinear", [ours, scale, zero], axis=0)[0])
-    sums = RNG.integers(-(1 << 20), 1 << 20, (4, 8)).astype(np.int32)
-    multiplier = np.array([1e-4, 2e-4, 1e-3, 5e-5], np.float32)
-    ours = run(lambda *v: mllm.RequantizeOp(*v, axis=0), sums, multiplier, zero)[0]
-    exact = (
-        np.rint(sums.astype(np.float64) * multiplier[:, None].astype(np.float64)) + zero[:, None]
-    )
-    np.testing.assert_array_equal(ours, exact.clip(-128, 127))

@@ -26,6 +26,11 @@ from mllm_compiler.dialects.mllm.elementwise import (
     SelectOp,
     UnaryOp,
 )
+from mllm_compiler.dialects.mllm.integer import (
+    IntegerConvOp,
+    IntegerMatmulOp,
+    QuantizedLinearOp,
+)
 from mllm_compiler.dialects.mllm.kinds import (
     KIND_ATTRS,
     Activation,
@@ -43,7 +48,7 @@ from mllm_compiler.dialects.mllm.mlp import GatedMlpOp, MlpOp
 from mllm_compiler.dialects.mllm.norm import LayerNormOp, ReduceOp, RmsNormOp, SoftmaxOp
 from mllm_compiler.dialects.mllm.pipeline import CacheAttr, EdgeAttr, PipelineOp
 from mllm_compiler.dialects.mllm.position import AlibiOp, RopeOp
-from mllm_compiler.dialects.mllm.quant import DequantizeOp, QuantizeOp, RequantizeOp
+from mllm_compiler.dialects.mllm.quant import DequantizeOp, DynamicQuantizeOp, QuantizeOp
 from mllm_compiler.dialects.mllm.shape import (
     BroadcastOp,
     ConcatOp,
@@ -96,7 +101,10 @@ OPS: list[type[Operation]] = [
     TokenGatherOp,
     QuantizeOp,
     DequantizeOp,
-    RequantizeOp,
+    DynamicQuantizeOp,
+    QuantizedLinearOp,
+    IntegerMatmulOp,
+    IntegerConvOp,
     PipelineOp,
 ]
 """The op classes, in the order of the dialect page."""
@@ -138,10 +146,13 @@ __all__ = [
     "Coordinates",
     "CrossAttnOp",
     "DequantizeOp",
+    "DynamicQuantizeOp",
     "EdgeAttr",
     "EmbeddingOp",
     "GatedMlpOp",
     "GatherOp",
+    "IntegerConvOp",
+    "IntegerMatmulOp",
     "IotaOp",
     "KvAppendOp",
     "KvViewOp",
@@ -156,9 +167,9 @@ __all__ = [
     "PoolKind",
     "PoolOp",
     "QuantizeOp",
+    "QuantizedLinearOp",
     "ReduceKind",
     "ReduceOp",
-    "RequantizeOp",
     "ReshapeOp",
     "ResizeMode",
     "ResizeOp",

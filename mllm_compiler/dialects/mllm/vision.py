@@ -63,6 +63,30 @@ def window_dims(
     )
 
 
+Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""Strides, pads and dilations."""
+
+
+def filters_fit(x: Sequence[Dim], weight: Sequence[Dim], groups: int) -> bool:
+    """Whether weight is [O, C/groups, *k] where x is [B, C, *in], and groups divides O."""
+    fits = len(weight) == len(x) >= 3 and groups > 0 and agree(weight[1] * groups, x[1])
+    out = weight[0].as_int()
+    return fits and (out is None or out % groups == 0)
+
+
+def windows_fit(n: int, window: Window) -> bool:
+    """Whether strides and dilations have n positive entries, and pads 2 n."""
+    strides, pads, dilations = window
+    fits = (len(strides), len(pads), len(dilations)) == (n, 2 * n, n)
+    return fits and min(*strides, *dilations) > 0
+
+
+def conv_dims(x: Sequence[Dim], weight: Sequence[Dim], window: Window) -> tuple[Dim, ...]:
+    """The dims of a convolution's result."""
+    kernel = [k.as_int() or 0 for k in weight[2:]]
+    return (x[0], weight[0], *window_dims(x[2:], kernel, *window))
+
+
 @irdl_op_definition
 class PatchEmbedOp(IRDLOperation):
     """Project the patches of an image to tokens (Dosovitskiy et al. 2021).
@@ -173,9 +197,8 @@ class ConvOp(IRDLOperation):
         dilations: Sequence[int],
         groups: int = 1,
     ) -> None:
-        kernel = [k.as_int() or 0 for k in shape_of(weight)[2:]]
-        spatial = window_dims(shape_of(x)[2:], kernel, strides, pads, dilations)
-        dims = (shape_of(x)[0], shape_of(weight)[0], *spatial)
+        window = (tuple(strides), tuple(pads), tuple(dilations))
+        dims = conv_dims(shape_of(x), shape_of(weight), window)
         super().__init__(
             operands=[x, weight, bias],
             properties={
@@ -188,23 +211,18 @@ class ConvOp(IRDLOperation):
         )
 
     @property
-    def window(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    def window(self) -> Window:
         """Strides, pads and dilations as integers."""
         return int_list(self.strides), int_list(self.pads), int_list(self.dilations)
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
         x, weight, groups = shape_of(self.x), shape_of(self.weight), self.groups.value.data
-        fits = len(weight) == len(x) >= 3 and groups > 0 and agree(weight[1] * groups, x[1])
-        out = weight[0].as_int()
-        check(self, 1, fits and (out is None or out % groups == 0), "weight: [O, C/groups, *k]")
+        check(self, 1, filters_fit(x, weight, groups), "weight: [O, C/groups, *k]")
         fits = self.bias is None or all_agree(shape_of(self.bias), weight[:1])
         check(self, 2, fits, "bias must be [O]")
-        (strides, pads, dilations), n = self.window, len(x) - 2
-        fits = (len(strides), len(pads), len(dilations)) == (n, 2 * n, n)
-        check(self, 3, fits and min(*strides, *dilations) > 0, "strides, pads and dilations")
-        kernel = [k.as_int() or 0 for k in weight[2:]]
-        dims = (x[0], weight[0], *window_dims(x[2:], kernel, strides, pads, dilations))
+        check(self, 3, windows_fit(len(x) - 2, self.window), "strides, pads and dilations")
+        dims = conv_dims(x, weight, self.window)
         fits = all_agree(shape_of(self.result), dims) and is_float(element_of(self.x))
         fits &= element_of(self.x) == element_of(self.weight) == element_of(self.result)
         check(self, 4, fits, "the result must be [B, O, *out]")
