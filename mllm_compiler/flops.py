@@ -23,6 +23,16 @@ split squeeze tile transpose unsqueeze where concat constant
 MOVES = frozenset(_MOVES.split())
 """Operators of ONNX that move data and compute nothing."""
 
+_PRODUCTS = """
+matmul gemm matmulinteger qlinearmatmul microsoft.matmulnbits microsoft.qgemm microsoft.fusedmatmul
+microsoft.dynamicquantizematmul microsoft.matmulintegertofloat
+"""
+PRODUCTS = frozenset(_PRODUCTS.split())
+"""Operators of ONNX that multiply matrices, of real numbers or of codes."""
+
+CONVOLUTIONS = {"conv": 1, "convinteger": 1, "qlinearconv": 3}
+"""Operators of ONNX that convolve, and which operand their filters are."""
+
 Env = Mapping[str, int]
 
 
@@ -50,14 +60,12 @@ def _left(op: Operation, name: str, bounds: Env) -> int:
     kind = ranked(op.results[0])
     if kind is None:
         return 1
-    if not isinstance(kind.element_type, AnyFloat):
-        return 0
     elements = max(1, prod(_extents(op.results[0], bounds)))
-    if name in ("matmul", "gemm"):
+    if name in PRODUCTS:
         return 2 * elements * (_extents(op.operands[0], bounds) or (1,))[-1]
-    if name == "conv":
-        return 2 * elements * prod(_extents(op.operands[1], bounds)[1:])
-    return elements
+    if name in CONVOLUTIONS:
+        return 2 * elements * prod(_extents(op.operands[CONVOLUTIONS[name]], bounds)[1:])
+    return elements if isinstance(kind.element_type, AnyFloat) else 0
 
 
 def _sizes(op: Operation, bounds: Env) -> dict[str, int]:

@@ -5,10 +5,11 @@
     %2 = mllm.binary mul %one, %1 : (tensor<f32>, tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
 
 becomes %x. In canonical form no op is an identity, reshapes and transposes do not follow one
-another, nothing empty is joined, a transpose that only moves extents of 1 is a reshape, constants
-of commutative ops stand on the right, no broadcast feeds an elementwise op that would broadcast by
-itself, and powers and quotients with an own name have it (`pow x, 2` is `mul x, x`, `div 1,
-(sqrt x)` is `rsqrt x`). A gather whose indices count all rows in turn is a reshape.
+another, nothing empty is joined, a transpose that only moves extents of 1 is a reshape, a constant
+that is reshaped has that shape by itself, constants of commutative ops stand on the right, no
+broadcast feeds an elementwise op that would broadcast by itself, and powers and quotients with an
+own name have it (`pow x, 2` is `mul x, x`, `div 1, (sqrt x)` is `rsqrt x`). A gather whose indices
+count all rows in turn is a reshape.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import (
     BinaryKind,
     BinaryOp,
+    BlobAttr,
     BroadcastOp,
     CastOp,
     CompareOp,
@@ -39,6 +41,7 @@ from mllm_compiler.dialects.mllm import (
     TransposeOp,
     UnaryKind,
     UnaryOp,
+    WeightOp,
     constant_array,
     constant_scalar,
 )
@@ -71,9 +74,13 @@ def _reshape(op: ReshapeOp, rewriter: PatternRewriter) -> None:
     if inner is not None:
         substitute(rewriter, op, ReshapeOp(inner.x, shape_of(op.result)))
         return
-    array = constant_array(op.x)
-    if array is not None and (shape := static_shape(op.result)) is not None:
+    shape, array, weight = static_shape(op.result), constant_array(op.x), made_by(op.x, WeightOp)
+    if shape is not None and array is not None:
         substitute(rewriter, op, ConstantOp.of(array.reshape(shape)))
+    elif shape is not None and weight is not None:
+        blob = BlobAttr.of(weight.value.digest.data, weight.value.element, shape)
+        name = weight.weight_name
+        substitute(rewriter, op, WeightOp(blob, name.data if name is not None else None))
 
 
 def _unknown(value: SSAValue) -> bool:

@@ -7,7 +7,7 @@ becomes
     %s = mllm.constant dense<[2, 8]> : tensor<2xi64>
     %c = mllm.constant dense<...> : tensor<4xf32>
 and %x in place of %i. Values come from the reference, so that the pass is exact. Large weights are
-not moved or unpacked here: what only rearranges them, or dequantises them, stays for the lifting.
+not moved here: what only rearranges them stays for the lifting, and so does what dequantises them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, ModuleOp, TensorType, i32
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -43,14 +43,13 @@ MOST_BYTES: Final = 256 << 20
 """The largest result that is computed here."""
 
 SMALL_BYTES: Final = 1 << 20
-"""The largest result of operators that only rearrange, repeat or dequantise."""
+"""The largest result of operators that only rearrange or repeat."""
 
 REARRANGING: Final = frozenset(
     f"onnx.{name}"
     for name in [
         "Concat",
         "ConstantOfShape",
-        "DequantizeLinear",
         "Expand",
         "EyeLike",
         "Flatten",
@@ -66,10 +65,11 @@ REARRANGING: Final = frozenset(
         "Tile",
         "Transpose",
         "Unsqueeze",
-        "microsoft.DequantizeLinear",
     ]
 )
 """Operators whose result is a weight again, or larger than what it is made from."""
+
+DEQUANTISING: Final = ("onnx.DequantizeLinear", "onnx.microsoft.DequantizeLinear")
 
 
 @dataclass(frozen=True)
@@ -142,6 +142,8 @@ class _Folding:
     def _is_worth_computing(self, op: OnnxOp) -> bool:
         if op.name == "onnx.Transpose" and isinstance(op.operands[0].owner, WeightOp):
             return False  # a linear reads it as it is, and it may be an embedding too
+        if op.name in DEQUANTISING and element_type(op.operands[0].type) != i32:
+            return False  # codes stay codes, also where they are few; i32 is a bias
         limit = SMALL_BYTES if op.name in REARRANGING else MOST_BYTES
         return all(isinstance(v.owner, ConstantOp | WeightOp) for v in op.operands) and all(
             _bytes_of(r.type) <= limit for r in op.results

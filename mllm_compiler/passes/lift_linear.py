@@ -10,20 +10,21 @@ becomes
       : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x4xf32>
 
 A product of rows that were joined to a matrix is one of the rows where they stood. A weight that
-the model holds as [K, N] is transposed into the store's sidecar, one weight at a
-time; a transposed weight of the model (a tied head) stays the one blob that it is.
+the model holds as [K, N] is transposed into the store's sidecar, one weight at a time; of a
+quantised one the codes are, with scales and zero points, so that it stays quantised. A transposed
+weight of the model (a tied head) stays the one blob that it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
@@ -32,11 +33,14 @@ from mllm_compiler.dialects.mllm import (
     BinaryKind,
     BinaryOp,
     BlobAttr,
+    ConstantOp,
+    DequantizeOp,
     LinearOp,
     MatmulOp,
     ReshapeOp,
     TransposeOp,
     WeightOp,
+    constant_array,
 )
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
@@ -56,7 +60,46 @@ class Transposed:
     """
 
     store: WeightStore
-    made: dict[BlobAttr, BlobAttr]
+    made: dict[BlobAttr, BlobAttr] = field(default_factory=dict[BlobAttr, BlobAttr])
+
+    def matrix(self, value: SSAValue) -> Operation | None:
+        """The op that makes the transpose of a weight; None for a matrix that is none."""
+        weight = made_by(value, WeightOp)
+        if weight is None or rank_of(value) != 2 or weight.value.digest.data not in self.store:
+            return None
+        name = weight.weight_name.data if weight.weight_name is not None else None
+        return WeightOp(self.of(weight.value), name)
+
+    def parameter(self, value: SSAValue) -> Operation:
+        """The op that makes the transpose of a scale or zero point of rank 2."""
+        array = constant_array(value)
+        if array is not None:
+            return ConstantOp.of(np.ascontiguousarray(array.T))
+        return self.matrix(value) or TransposeOp(value, [1, 0])
+
+    def dequantized(self, op: DequantizeOp) -> list[Operation] | None:
+        """The ops that make the transpose of a quantised weight, the last one its numbers."""
+        codes = self.matrix(op.x)
+        if codes is None or any(
+            p is not None and rank_of(p) == 1 for p in (op.scale, op.zero_point)
+        ):
+            return None
+        made = [codes]
+        sides: list[SSAValue | None] = []
+        for parameter in (op.scale, op.zero_point):
+            if parameter is not None and rank_of(parameter):
+                made.append(self.parameter(parameter))
+                parameter = made[-1].results[0]
+            sides.append(parameter)
+        scale, zero = sides
+        assert scale is not None
+        axis = None if op.axis is None else 1 - op.axis.value.data
+        size = None if op.block_size is None else op.block_size.value.data
+        element = element_of(op.result)
+        numbers = DequantizeOp(
+            codes.results[0], scale, zero, axis=axis, block_size=size, element=element
+        )
+        return [*made, numbers]
 
     def of(self, blob: BlobAttr) -> BlobAttr:
         """The handle of the transposed matrix."""
@@ -70,7 +113,8 @@ class Transposed:
 
 def _turned(matrix: NDArray[np.generic]) -> Iterator[NDArray[np.generic]]:
     """The transpose of a matrix, a few rows at a time."""
-    rows = max(1, CHUNK // max(1, matrix.shape[0] * matrix.itemsize))
+    # Four rows of narrow integers are whole bytes, however long they are.
+    rows = 4 * max(1, CHUNK // max(1, 4 * matrix.shape[0] * matrix.itemsize))
     for start in range(0, matrix.shape[1], rows):
         yield np.ascontiguousarray(matrix[:, start : start + rows].T)
 
@@ -86,14 +130,13 @@ def _product(op: MatmulOp, rewriter: PatternRewriter) -> None:
 
 def _product_with_weight(turn: Transposed, op: MatmulOp, rewriter: PatternRewriter) -> None:
     """A product with a weight that the model holds as [K, N]."""
-    weight = made_by(op.b, WeightOp)
-    if weight is None or rank_of(op.b) != 2 or weight.value.digest.data not in turn.store:
+    if not is_float(element_of(op.b)):
         return
-    if not is_float(weight.value.element):
-        return
-    name = weight.weight_name.data if weight.weight_name is not None else None
-    matrix = WeightOp(turn.of(weight.value), name)
-    substitute(rewriter, op, matrix, LinearOp(op.a, matrix.result))
+    numbers, matrix = made_by(op.b, DequantizeOp), turn.matrix(op.b)
+    plain = None if matrix is None else [matrix]
+    made = plain if numbers is None else turn.dequantized(numbers)
+    if made is not None:
+        substitute(rewriter, op, *made, LinearOp(op.a, made[-1].results[0]))
 
 
 def _bias(op: BinaryOp, rewriter: PatternRewriter) -> None:
@@ -135,7 +178,7 @@ class LiftLinear(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrites to a fixpoint."""
-        turn = Transposed(store_of(ctx), {})
+        turn = Transposed(store_of(ctx))
         turned = On(MatmulOp, lambda op, rewriter: _product_with_weight(turn, op, rewriter))
         rewrite(op, On(MatmulOp, _product), turned, On(BinaryOp, _bias))
         rewrite(op, On(LinearOp, _rows), *SHAPE_PATTERNS)

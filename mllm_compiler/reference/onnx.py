@@ -39,6 +39,9 @@ from mllm_compiler.weights import WeightStore
 _NUMBERS: Final = {e: n for n, e in enumerate(ELEMENTS.values(), start=1)}
 """ONNX's numbers of element types: `ELEMENTS` lists them in order."""
 
+FIRST_KNOWN: Final = {"onnx.DequantizeLinear": 19}
+"""Operators whose older versions the library lacks, though a newer one computes the same."""
+
 Signature = tuple[str | None, ...]
 """The type of each operand that is there; None for an absent one."""
 
@@ -52,7 +55,7 @@ def evaluate(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence
     try:
         evaluator = _evaluator(
             type(op),
-            op.opset,
+            _known_opset(op),
             tuple(sorted(properties.items(), key=lambda p: p[0])),
             tuple(None if v is None else _type_of(v) for v in values),
             tuple(v is not None for v in op.outputs),
@@ -67,6 +70,12 @@ def evaluate(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence
             location=location_name(op),
         ) from error
     return [_conformed(r, v.type) for r, v in zip(results, op.results, strict=True)]
+
+
+def _known_opset(op: OnnxOp) -> int | None:
+    """The operator's opset, or the first one that the library knows, where that means the same."""
+    least = FIRST_KNOWN.get(op.name, 0)
+    return op.opset and max(op.opset, least)
 
 
 def _without_handles(properties: dict[str, Attribute], store: WeightStore) -> dict[str, Attribute]:

@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.reference import onnx_microsoft_attention as attention
+from mllm_compiler.reference import onnx_microsoft_quantised as quantised
 from mllm_compiler.reference.executor import Array, Frame, Meaning
 
 Arguments = Sequence[Array | None]
@@ -117,81 +118,6 @@ def _turned(x: Array, batch: bool, last: bool) -> Array:
     return np.swapaxes(x, -1, -2) if last else x
 
 
-def unpacked(codes: Array, bits: int, count: int) -> Array:
-    """Unsigned codes of `bits` bits, packed along the last axis, low bits of a byte first."""
-    places = np.unpackbits(codes.astype(np.uint8), axis=-1, bitorder="little")
-    each = places[..., : places.shape[-1] // bits * bits].reshape(*codes.shape[:-1], -1, bits)
-    return (each * (1 << np.arange(bits))).sum(-1).astype(np.int32)[..., :count]
-
-
-def _matmul_n_bits(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    a, packed, scales = _at(x, 0), _at(x, 1), _at(x, 2)
-    k, n, bits, block = (cast(int, op.attribute(s)) for s in ("K", "N", "bits", "block_size"))
-    blocks = -(-k // block)
-    codes = unpacked(packed.reshape(n, -1), bits, blocks * block).reshape(n, blocks, block)
-    zero = _zero_points(_optional(x, 3), bits, n, blocks)
-    wide = (codes - zero) * scales.reshape(n, blocks, 1).astype(np.float32)
-    weight = wide.reshape(n, -1)[:, :k].astype(a.dtype)
-    groups = _optional(x, 4)
-    if groups is not None:
-        order = groups[:k].astype(np.int64)
-        plain = codes.reshape(n, -1)[:, :k] - zero.reshape(n, blocks)[:, order]
-        weight = (plain * scales.reshape(n, blocks)[:, order]).astype(a.dtype)
-    return (_plus(np.matmul(a, weight.T), _optional(x, 5)),)
-
-
-def _zero_points(given: Array | None, bits: int, n: int, blocks: int) -> Array:
-    if given is None:
-        return np.full((n, blocks, 1), 1 << (bits - 1), np.int32)
-    if given.dtype != np.uint8:
-        return given.reshape(n, blocks, 1)
-    return unpacked(given.reshape(n, -1), bits, blocks).reshape(n, blocks, 1)
-
-
-def _dynamic_matmul(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    """A is quantised to u8 per tensor, as `DynamicQuantizeLinear` does."""
-    a, b, scale, zero = _at(x, 0), _at(x, 1), _at(x, 2), _optional(x, 3)
-    low, high = min(0.0, float(a.min())), max(0.0, float(a.max()))
-    step = np.float32((high - low) / 255) or np.float32(1)
-    offset = np.clip(np.rint(-low / step), 0, 255)
-    codes = np.clip(np.rint(a / step) + offset, 0, 255)
-    exact = np.matmul((codes - offset).astype(np.int64), _less(b, zero))
-    return (_plus((exact * (step * scale)).astype(np.float32), _optional(x, 4)),)
-
-
-def _less(codes: Array, zero: Array | None) -> Array:
-    wide = codes.astype(np.int64)
-    return wide if zero is None else wide - zero.astype(np.int64)
-
-
-def _integer_matmul(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    exact = np.matmul(_less(_at(x, 0), _optional(x, 4)), _less(_at(x, 1), _optional(x, 5)))
-    return (_plus((exact * (_at(x, 2) * _at(x, 3))).astype(np.float32), _optional(x, 6)),)
-
-
-def _along(parameter: Array, axis: int, rank: int) -> Array:
-    if parameter.ndim != 1 or parameter.size == 1:
-        return parameter
-    return parameter.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
-
-
-def _quantize(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    data, axis = _at(x, 0), cast(int, op.attribute("axis"))
-    zero = _optional(x, 2)
-    dtype = np.dtype(np.uint8) if zero is None else zero.dtype
-    limits = np.iinfo(dtype)
-    offset = 0 if zero is None else _along(zero.astype(np.int64), axis, data.ndim)
-    codes = np.rint(data / _along(_at(x, 1), axis, data.ndim)) + offset
-    return (np.clip(codes, limits.min, limits.max).astype(dtype),)
-
-
-def _dequantize(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    codes, axis, zero = _at(x, 0), cast(int, op.attribute("axis")), _optional(x, 2)
-    offset = None if zero is None else _along(zero, axis, codes.ndim)
-    scale = _along(_at(x, 1), axis, codes.ndim)
-    return ((_less(codes, offset) * scale).astype(scale.dtype),)
-
-
 COMPUTES: dict[str, Compute] = {
     "Gelu": lambda op, x: (gelu(_at(x, 0)),),
     "FastGelu": lambda op, x: (fast_gelu(_plus(_at(x, 0), _optional(x, 1))),),
@@ -203,12 +129,8 @@ COMPUTES: dict[str, Compute] = {
     "SimplifiedLayerNormalization": _simplified_norm,
     "EmbedLayerNormalization": _embed,
     "FusedMatMul": _fused_matmul,
-    "MatMulNBits": _matmul_n_bits,
-    "DynamicQuantizeMatMul": _dynamic_matmul,
-    "MatMulIntegerToFloat": _integer_matmul,
-    "QuantizeLinear": _quantize,
-    "DequantizeLinear": _dequantize,
     **attention.COMPUTES,
+    **quantised.COMPUTES,
 }
 """What each operator computes from its operands, by position in its schema."""
 

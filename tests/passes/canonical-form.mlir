@@ -145,3 +145,12 @@ func.func @keeps_a_gather_of_some_rows(%x: tensor<6xf32>) -> tensor<5xf32> {
   %1 = mllm.gather %x, %0 {axis = 0 : i64} : (tensor<6xf32>, tensor<5xi64>) -> tensor<5xf32>
   func.return %1 : tensor<5xf32>
 }
+
+// CHECK-LABEL: func.func @a_weight_that_is_reshaped_has_that_shape
+// CHECK: mllm.weight #mllm.blob<"sha256:0000000000000000000000000000000000000000000000000000000000000000", f32, [8, 16]> {name = "w"} : tensor<8x16xf32>
+// CHECK-NEXT: func.return
+func.func @a_weight_that_is_reshaped_has_that_shape() -> tensor<8x16xf32> {
+  %w = mllm.weight #mllm.blob<"sha256:0000000000000000000000000000000000000000000000000000000000000000", f32, [128]> {name = "w"} : tensor<128xf32>
+  %0 = mllm.reshape %w : (tensor<128xf32>) -> tensor<8x16xf32>
+  func.return %0 : tensor<8x16xf32>
+}

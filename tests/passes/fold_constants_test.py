@@ -104,3 +104,21 @@ def test_results_stay_what_they_were(tmp_path: Path) -> None:
     expected = ort.InferenceSession(model.SerializeToString()).run(None, feeds)[0]
     results = run_function(imported.module, "model", feeds, imported.store)
     np.testing.assert_allclose(results["y"], expected, rtol=1e-6)
+
+
+def test_codes_stay_codes_and_a_bias_of_sums_becomes_numbers(tmp_path: Path) -> None:
+    text = """
+    g (float[1, 8] x) => (float[1, 8] y) {
+        w = DequantizeLinear<axis = 1>(codes, scale)
+        b = DequantizeLinear<axis = 0>(sums, scale)
+        z = MatMul(x, w)
+        y = Add(z, b)
+    }
+    """
+    codes, sums = np.arange(64, dtype=np.int8).reshape(8, 8), np.arange(8, dtype=np.int32)
+    model = model_with(text, codes=codes, sums=sums, scale=np.full(8, 0.5, np.float32))
+    imported = folded(model, tmp_path)
+    assert names(imported.module).count("onnx.DequantizeLinear") == 1
+    x = np.ones((1, 8), np.float32)
+    result = run_function(imported.module, "model", {"x": x}, imported.store)["y"]
+    np.testing.assert_array_equal(result, [codes.sum(0) * 0.5 + sums * 0.5])

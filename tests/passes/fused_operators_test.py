@@ -1,4 +1,4 @@
-"""Fused operators lift whole, and compute what ONNX Runtime computes."""
+"""Fused and quantised operators lift whole, and compute what ONNX Runtime computes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from mllm_compiler.pipelines import pass_class, pass_names
 from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
 from tests.passes import fused_models as fused
+from tests.passes import quantised_models as quantised
 
 
 def lifted(file: Path) -> tuple[ModuleOp, WeightStore]:
@@ -40,7 +41,7 @@ def expected(case: fused.Case, file: Path) -> list[np.ndarray]:
     return list(run_function(imported.module, graph, case.feeds(), imported.store).values())
 
 
-@pytest.mark.parametrize("case", fused.CASES, ids=lambda c: c.id)
+@pytest.mark.parametrize("case", [*fused.CASES, *quantised.CASES], ids=lambda c: c.id)
 def test_a_fused_operator_lifts_whole(case: fused.Case, tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     onnx.save(case.model(), file)

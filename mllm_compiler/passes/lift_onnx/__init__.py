@@ -24,6 +24,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from mllm_compiler.dialects import store_of
 from mllm_compiler.dialects.dims import dims_of, tensor_of
 from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.onnx_op import OnnxOp
@@ -38,26 +39,33 @@ from mllm_compiler.passes.lift_onnx import (
     linear,
     losses,
     microsoft,
+    microsoft_quantised,
     movement,
+    quantised,
     rotary,
     vision,
 )
 from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, is_symbolic_result
 from mllm_compiler.passes.rewrite import rewrite
+from mllm_compiler.weights import WeightStore
+
+FAMILIES = (
+    attention,
+    elementwise,
+    indexing,
+    linear,
+    losses,
+    microsoft,
+    microsoft_quantised,
+    movement,
+    quantised,
+    rotary,
+    vision,
+)
 
 CONVERTERS: dict[str, Converter] = {
     f"onnx.{name}": converter
-    for family in (
-        attention,
-        elementwise,
-        indexing,
-        linear,
-        losses,
-        microsoft,
-        movement,
-        rotary,
-        vision,
-    )
+    for family in FAMILIES
     for name, converter in family.CONVERTERS.items()
 }
 """Op name to converter."""
@@ -71,14 +79,15 @@ class LiftOnnx(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Lifts every operator that has an exact form."""
+        store = store_of(ctx)
         for operator in [o for o in op.walk() if isinstance(o, OnnxOp)]:
-            convert(operator)
+            convert(operator, store)
         rewrite(op, *CANONICAL)
         for graph in graphs(op):
             graph.update_function_type()
 
 
-def convert(op: OnnxOp) -> bool:
+def convert(op: OnnxOp, store: WeightStore) -> bool:
     """Replaces one operator; answers whether it had an exact form.
 
     Raises:
@@ -87,7 +96,7 @@ def convert(op: OnnxOp) -> bool:
     values = [*op.operands, *op.results]
     if not all(_has_dtype(v) for v in values):
         return False
-    emit = Emit(op)
+    emit = Emit(op, store)
     contents = is_symbolic_result(op)
     if contents is not None:
         return _replace(op, [emit.dims(contents, emit.result_dims)])

@@ -202,10 +202,9 @@ def _negative(x: SSAValue, emit: Emit) -> SSAValue:
     return emit(CompareOp(CompareKind.LT, x, emit.scalar(0.0, element_of(x))))
 
 
-def _leaky_relu(op: OnnxOp, emit: Emit) -> SSAValue:
-    x = op.operands[0]
-    sloped = emit.binary(BinaryKind.MUL, x, _number(op, "alpha"))
-    return emit(SelectOp(_negative(x, emit), sloped, x))
+def leaky_relu(emit: Emit, x: SSAValue, alpha: float) -> SSAValue:
+    """X, times alpha where it is negative."""
+    return emit(SelectOp(_negative(x, emit), emit.binary(BinaryKind.MUL, x, alpha), x))
 
 
 def _prelu(op: OnnxOp, emit: Emit) -> SSAValue:
@@ -332,7 +331,7 @@ CONVERTERS: dict[str, Converter] = {
     "HardSigmoid": _hard_sigmoid,
     "Swish": _swish,
     "SwiGLU": _swiglu,
-    "LeakyRelu": _leaky_relu,
+    "LeakyRelu": lambda op, emit: leaky_relu(emit, op.operands[0], _number(op, "alpha")),
     "PRelu": _prelu,
     "Elu": _elu,
     "Softsign": _softsign,

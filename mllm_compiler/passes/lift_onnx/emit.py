@@ -13,17 +13,29 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from mllm_compiler.dialects.dims import Dim, DimsAttr, dims_of
 from mllm_compiler.dialects.mllm import (
+    LARGEST_CONSTANT,
     BinaryKind,
     BinaryOp,
+    BlobAttr,
     ConcatOp,
     ConstantOp,
     IotaOp,
     ReshapeOp,
+    WeightOp,
+    array_of,
     constant_array,
 )
 from mllm_compiler.dialects.onnx_op import OnnxOp
-from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of, tensor_type
+from mllm_compiler.dialects.types import (
+    ELEMENTS,
+    dtype_of,
+    element_of,
+    ranked,
+    shape_of,
+    tensor_type,
+)
 from mllm_compiler.passes.infer_shapes import CONTENTS
+from mllm_compiler.weights import WeightStore, array_bytes
 
 
 @dataclass(frozen=True)
@@ -32,9 +44,11 @@ class Emit:
 
     Attributes:
         op: The operator.
+        store: Where the bytes of weights lie, and go.
     """
 
     op: OnnxOp
+    store: WeightStore
 
     def __call__(self, new: Operation) -> SSAValue:
         """Inserts an op and answers with its first result."""
@@ -45,6 +59,22 @@ class Emit:
     def array(self, value: NDArray[np.generic]) -> SSAValue:
         """A constant of at most 64 elements."""
         return self(ConstantOp.of(value))
+
+    def stored(self, value: NDArray[np.generic]) -> SSAValue:
+        """A constant of any size."""
+        if value.size <= LARGEST_CONSTANT:
+            return self.array(value)
+        blob = BlobAttr.of(self.store.add(value), ELEMENTS[value.dtype], value.shape)
+        return self(WeightOp(blob))
+
+    def bytes_of(self, value: SSAValue) -> NDArray[np.uint8] | None:
+        """The bytes of a constant or of a weight that the store has; None for any other value."""
+        owner = value.owner
+        if isinstance(owner, ConstantOp):
+            return array_bytes(array_of(owner.value))
+        if isinstance(owner, WeightOp) and owner.value.digest.data in self.store:
+            return np.frombuffer(self.store.raw(owner.value.digest.data), np.uint8)
+        return None
 
     def scalar(self, number: float, element: Attribute) -> SSAValue:
         """A constant without dims."""

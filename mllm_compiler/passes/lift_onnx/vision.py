@@ -50,8 +50,8 @@ def _pads(
     return before + after
 
 
-def _conv(op: OnnxOp, emit: Emit) -> SSAValue | None:
-    x, weight = op.operands[:2]
+def window_of(op: OnnxOp, weight: SSAValue) -> tuple[list[int], list[int], list[int]] | None:
+    """Strides, pads and dilations of a convolution; None where they depend on symbols."""
     kernel = [d.as_int() for d in shape_of(weight)[2:]]
     sizes = [k for k in kernel if k is not None]
     if not sizes or len(sizes) != len(kernel):
@@ -59,8 +59,15 @@ def _conv(op: OnnxOp, emit: Emit) -> SSAValue | None:
     strides = integers_attribute(op, "strides") or [1] * len(sizes)
     dilations = integers_attribute(op, "dilations") or [1] * len(sizes)
     pads = _pads(op, sizes, strides, dilations)
-    if pads is None:
+    return None if pads is None else (strides, pads, dilations)
+
+
+def _conv(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    x, weight = op.operands[:2]
+    window = window_of(op, weight)
+    if window is None:
         return None
+    strides, pads, dilations = window
     groups = integer_attribute(op, "group", 1)
     return emit(
         ConvOp(

@@ -88,6 +88,12 @@ def dropout(op: OnnxOp, shapes: Shapes) -> list[Known]:
     return [known, tensor(i1, known.dims)]
 
 
+def broadcast_codes(op: OnnxOp, shapes: Shapes) -> list[Known]:
+    """Two operands of code, scale and zero point each broadcast."""
+    a, b = shapes.of(op.input(0)), shapes.of(op.input(3))
+    return [tensor(a.element, broadcast(shapes, op, [a.dims, b.dims]))]
+
+
 def broadcast_first(op: OnnxOp, shapes: Shapes) -> list[Known]:
     """Operands are broadcast; the element type is the first one's."""
     operands = [shapes.of(v) for v in op.inputs]
@@ -255,6 +261,7 @@ _SAME = (
     " ScatterND Selu Shrink Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt SwiGLU Swish Tan Tanh"
     " TensorScatter ThresholdedRelu Trilu BitwiseNot"
     " microsoft.Gelu microsoft.FastGelu microsoft.QuickGelu microsoft.RotaryEmbedding"
+    " microsoft.QLinearSigmoid microsoft.QLinearLeakyRelu microsoft.QLinearSoftmax"
 )
 _BROADCAST = "BitShift BitwiseAnd BitwiseOr BitwiseXor Max Mean Min Pow Sum microsoft.BiasGelu"
 _TRUTH = "IsInf IsNaN"
@@ -263,6 +270,7 @@ FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     **{f"onnx.{name}": same_as_first for name in _SAME.split()},
     **{f"onnx.{name}": broadcast_first for name in _BROADCAST.split()},
     **{f"onnx.{name}": truth for name in _TRUTH.split()},
+    **{f"onnx.microsoft.QLinear{name}": broadcast_codes for name in ("Add", "Mul")},
     "onnx.Identity": identity,
     "onnx.Dropout": dropout,
     "onnx.Cast": cast_to,

@@ -186,13 +186,27 @@ def concat(op: OnnxOp, shapes: Shapes) -> list[Known]:
     if len(ranked[0]) == 1 and axis == 0 and all(p.shape is not None for p in parts):
         whole = [d for v in op.inputs for d in vector_of(shapes, v) or ()]
         return [Known(element, *_dims_and_contents(whole))]
+    return [tensor(element, _joined(op, shapes, parts))]
+
+
+def concat_codes(op: OnnxOp, shapes: Shapes) -> list[Known]:
+    """The same of codes, which a scale and a zero point follow each; those of the result lead."""
+    parts = [shapes.of(v) for v in op.inputs[2::3]]
+    return [tensor(parts[0].element, _joined(op, shapes, parts))]
+
+
+def _joined(op: OnnxOp, shapes: Shapes, parts: Sequence[Known]) -> list[Dim] | None:
+    ranked = [p.dims for p in parts if p.dims is not None]
+    if not ranked:
+        return None
+    axis = normal_axis(cast(int, op.attribute("axis")), len(ranked[0]))
     dims = list(ranked[0])
     for other in ranked[1:]:
         for i, dim in enumerate(other):
             dims[i] = dims[i] + dim if i == axis else shapes.equate(dims[i], dim, op)
     if len(ranked) < len(parts):
         dims[axis] = UNKNOWN
-    return [tensor(element, dims)]
+    return dims
 
 
 def _dims_and_contents(whole: list[Dim]) -> tuple[Dims, Dims | None]:
@@ -327,6 +341,7 @@ FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     "onnx.Transpose": transpose,
     "onnx.Expand": expand,
     "onnx.Concat": concat,
+    "onnx.microsoft.QLinearConcat": concat_codes,
     "onnx.Split": split,
     "onnx.Slice": slice_,
     "onnx.DepthToSpace": depth_to_space,

@@ -19,6 +19,8 @@ from mllm_compiler.passes.shape_functions.knowledge import (
 from mllm_compiler.passes.shape_functions.layout import ints_of, is_given
 
 if TYPE_CHECKING:
+    from xdsl.ir import Attribute
+
     from mllm_compiler.dialects.onnx_op import OnnxOp
 
 
@@ -79,13 +81,23 @@ def fused_matmul(op: OnnxOp, shapes: Shapes) -> list[Known]:
 
 def gemm(op: OnnxOp, shapes: Shapes) -> list[Known]:
     """Alpha A B + beta C of matrices, transposed where told."""
-    a, b = shapes.of(op.input(0)), shapes.of(op.input(1))
+    return _gemm(op, shapes, 1, shapes.of(op.input(0)).element)
+
+
+def qgemm(op: OnnxOp, shapes: Shapes) -> list[Known]:
+    """The same of codes; the type is that of the result's zero point, f32 where there is none."""
+    zero = op.input(8)
+    return _gemm(op, shapes, 3, f32 if zero is None else shapes.of(zero).element)
+
+
+def _gemm(op: OnnxOp, shapes: Shapes, right: int, element: Attribute | None) -> list[Known]:
+    a, b = shapes.of(op.input(0)), shapes.of(op.input(right))
     if a.dims is None or b.dims is None:
-        return [tensor(a.element, [UNKNOWN, UNKNOWN])]
+        return [tensor(element, [UNKNOWN, UNKNOWN])]
     m, k = reversed(a.dims) if op.attribute("transA") else a.dims
     k2, n = reversed(b.dims) if op.attribute("transB") else b.dims
     shapes.equate(k, k2, op)
-    return [tensor(a.element, [m, n])]
+    return [tensor(element, [m, n])]
 
 
 def reduce(op: OnnxOp, shapes: Shapes) -> list[Known]:
@@ -156,6 +168,7 @@ FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     "onnx.microsoft.SkipSimplifiedLayerNormalization": skip_norm,
     "onnx.microsoft.FusedMatMul": fused_matmul,
     "onnx.microsoft.MatMulNBits": matmul_n_bits,
+    "onnx.microsoft.QGemm": qgemm,
     "onnx.microsoft.DynamicQuantizeMatMul": float_product,
     "onnx.microsoft.MatMulIntegerToFloat": float_product,
 }
