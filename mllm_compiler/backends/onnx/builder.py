@@ -76,15 +76,16 @@ class Builder:
         """Refuses an operator that the opset does not have, or does not have for a type."""
         schema = schema_of(f"onnx.{operator}", self.opset)
         if schema is None:
-            raise self._missing(f"'{operator}'")
+            raise self.missing(f"'{operator}'")
         for at, value in enumerate(inputs):
             formal = schema.inputs[min(at, len(schema.inputs) - 1)]
             kind = None if value is None or value.type is None else str(value.type.dtype)
             allowed = schema.constraints.get(formal.type)
             if kind and allowed and f"tensor({kind.lower()})" not in allowed:
-                raise self._missing(f"'{operator}' of {kind.lower()}")
+                raise self.missing(f"'{operator}' of {kind.lower()}")
 
-    def _missing(self, what: str) -> CompileError:
+    def missing(self, what: str) -> CompileError:
+        """What to raise where the opset lacks something."""
         return CompileError(
             "MLC-U014",
             f"opset {self.opset} has no {what}",

@@ -1,53 +1,193 @@
-"""Affine quantisation of the `mllm` dialect as nodes of the standard."""
+"""Affine quantisation of the `mllm` dialect as nodes of the standard.
+
+Where QuantizeLinear and DequantizeLinear can say which codes share a scale (all, those of an axis,
+or since opset 21 a block), they are written; else their arithmetic is.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, f64, i64
+from typing import Final
 
-from mllm_compiler.backends.onnx.builder import Builder, Value
-from mllm_compiler.backends.onnx.entry import Inputs, one
-from mllm_compiler.dialects.mllm import DequantizeOp, QuantizeOp, RequantizeOp
-from mllm_compiler.dialects.types import dtype_of, element_of, rank_of
+from xdsl.dialects.builtin import f16, f32, i32
+from xdsl.ir import Attribute, SSAValue
+
+from mllm_compiler.backends.onnx.builder import Argument, Builder, Value
+from mllm_compiler.backends.onnx.entry import Inputs, one, several
+from mllm_compiler.backends.onnx.linear import product, reduce
+from mllm_compiler.backends.onnx.types import DTYPES
+from mllm_compiler.dialects.mllm import (
+    DequantizeOp,
+    DynamicQuantizeOp,
+    IntegerConvOp,
+    IntegerMatmulOp,
+    QuantizedLinearOp,
+    QuantizeOp,
+    ReduceKind,
+)
+from mllm_compiler.dialects.types import bits_of, bounds_of, element_of, rank_of, shape_of, ui8
+
+BLOCKS_SINCE: Final = 21
+"""The opset since when codes have scales in blocks."""
+
+TYPED_SINCE: Final = 21
+"""The opset since when QuantizeLinear takes the type of its codes as an attribute."""
 
 
-def _axis(axis: IntegerAttr | None) -> dict[str, int]:
-    return {} if axis is None else {"axis": axis.value.data}
+def _axis(codes: SSAValue, scale: SSAValue) -> int | None:
+    """The axis of the codes along which a scale runs whole, 1 elsewhere; None where none is."""
+    lead = rank_of(codes) - rank_of(scale)
+    wide = [at for at, d in enumerate(shape_of(scale)) if d.as_int() != 1]
+    if len(wide) != 1 or shape_of(scale)[wide[0]] != shape_of(codes)[lead + wide[0]]:
+        return None
+    return lead + wide[0]
+
+
+def _zero(b: Builder, op: QuantizeOp | DequantizeOp, codes: Attribute) -> Argument:
+    """The zero point with the dims of the scale; None where it can stay absent."""
+    zero, dims = op.zero_point, shape_of(op.scale)
+    if zero is None and (codes == i32 or (isinstance(op, QuantizeOp) and b.opset >= TYPED_SINCE)):
+        return None
+    given = b.scalar(0, codes) if zero is None else b[zero]
+    if not dims or (zero is not None and shape_of(zero) == dims):
+        return given
+    # Narrow integers can be cast, but not repeated.
+    return b.cast(b.node("Expand", b.cast(given, i32), b.dims(dims)), codes)
+
+
+def _said(
+    operator: str, op: QuantizeOp | DequantizeOp, b: Builder, scale: Value, zero: Argument
+) -> Value | None:
+    """The operator of the standard; None where it cannot say which codes share a scale.
+
+    Raises:
+        CompileError: MLC-U014, the opset has no blocks.
+    """
+    x, more = b[op.x], dict[str, int]()
+    if zero is None and isinstance(op, QuantizeOp):
+        more["output_dtype"] = int(DTYPES[element_of(op.result)])
+    if op.axis is not None and op.block_size is not None:
+        if b.opset < BLOCKS_SINCE:
+            raise b.missing(f"'{operator}' in blocks")
+        size = op.block_size.value.data
+        return b.node(operator, x, scale, zero, axis=op.axis.value.data, block_size=size, **more)
+    if not rank_of(op.scale):
+        whole = op.zero_point is None or not rank_of(op.zero_point)
+        return b.node(operator, x, scale, zero, **more) if whole else None
+    axis = _axis(op.x, op.scale)
+    if axis is None:
+        return None
+    flat = [p and b.node("Reshape", p, b.integers(-1)) for p in (scale, zero)]
+    return b.node(operator, x, *flat, axis=axis, **more)
 
 
 def _quantize(op: QuantizeOp, b: Builder, inputs: Inputs) -> Value:
-    return b.node("QuantizeLinear", *inputs, **_axis(op.axis))
+    element = element_of(op.result)
+    zero = _zero(b, op, element)
+    made = _said("QuantizeLinear", op, b, inputs[1], zero)
+    return codes_of(b, inputs[0], inputs[1], zero, element) if made is None else made
+
+
+def codes_of(b: Builder, x: Value, scale: Value, zero: Argument, element: Attribute) -> Value:
+    """The arithmetic of QuantizeLinear, for a scale that broadcasts."""
+    whole = b.node("Round", b.node("Div", x, scale))
+    whole = whole if zero is None else b.node("Add", whole, b.cast(zero, f32))
+    limits = (b.scalar(limit, f32) for limit in bounds_of(element))
+    return b.cast(b.node("Clip", whole, *limits), element)
 
 
 def _dequantize(op: DequantizeOp, b: Builder, inputs: Inputs) -> Value:
-    return b.node("DequantizeLinear", *inputs, **_axis(op.axis))
+    before, after = element_of(op.scale), element_of(op.result)
+    scale = b.cast(inputs[1], after) if before == f16 and after == f32 else inputs[1]
+    zero = _zero(b, op, element_of(op.x))
+    made = _said("DequantizeLinear", op, b, scale, zero)
+    if made is None:
+        made = b.node("Mul", b.cast(_less(b, op.x, op.zero_point), before), inputs[1])
+    return made if after in (before, f32) else b.cast(made, after)
 
 
-def _requantize(op: RequantizeOp, b: Builder, inputs: Inputs) -> Value:
-    """Rounds in double precision and clamps to the range of the result."""
-    x, multiplier, zero_point = inputs
-    rank, element = rank_of(op.x), element_of(op.result)
-    scaled = b.node("Mul", b.cast(x, f64), _along(b, b.cast(multiplier, f64), op.axis, rank))
-    moved = _along(b, b.cast(zero_point, i64), op.axis, rank)
-    whole = b.node("Add", b.cast(b.node("Round", scaled), i64), moved)
-    limits = np.iinfo(dtype_of(element).name)
-    clamped = b.node("Clip", whole, b.scalar(limits.min, i64), b.scalar(limits.max, i64))
-    return b.cast(clamped, element)
+def _dynamic_quantize(op: DynamicQuantizeOp, b: Builder, inputs: Inputs) -> list[Value]:
+    x, element, real = inputs[0], element_of(op.codes), element_of(op.x)
+    if op.axis is None and op.zero_point is not None and (element, real) == (ui8, f32):
+        return list(b.several("DynamicQuantizeLinear", 3, x))
+    axes = tuple(range(rank_of(op.x))) if op.axis is None else (op.axis.value.data,)
+    keep, none = op.axis is not None, b.scalar(0, real)
+    top = b.node("Max", reduce(b, ReduceKind.MAX, x, axes, keepdims=keep), none)
+    bottom = b.node("Min", reduce(b, ReduceKind.MIN, x, axes, keepdims=keep), none)
+    lowest, largest = bounds_of(element)
+    if op.zero_point is None:
+        width, steps = b.node("Max", top, b.node("Neg", bottom)), largest
+    else:
+        width, steps = b.node("Sub", top, bottom), largest - lowest
+    scale = b.node("Div", width, b.scalar(steps, real))
+    scale = b.node("Where", b.node("Equal", scale, none), b.scalar(1, real), scale)
+    if op.zero_point is None:
+        return [codes_of(b, x, scale, None, element), scale]
+    offset = b.node("Sub", b.scalar(lowest, real), b.node("Div", bottom, scale))
+    limits = (b.scalar(limit, real) for limit in (lowest, largest))
+    zero = b.cast(b.node("Round", b.node("Clip", offset, *limits)), element)
+    return [codes_of(b, x, scale, zero, element), scale, zero]
 
 
-def _along(b: Builder, parameter: Value, axis: IntegerAttr | None, rank: int) -> Value:
-    """A parameter of one axis, shaped so that it broadcasts."""
-    if axis is None:
-        return parameter
-    shape = [-1 if at == axis.value.data else 1 for at in range(rank)]
-    return b.node("Reshape", parameter, b.integers(*shape))
+def _less(b: Builder, codes: SSAValue, zero: SSAValue | None) -> Value:
+    wide = b.cast(b[codes], i32)
+    return wide if zero is None else b.node("Sub", wide, b.cast(b[zero], i32))
+
+
+def _numbers(
+    b: Builder, codes: SSAValue, scale: SSAValue, zero: SSAValue | None, size: int | None = None
+) -> Value:
+    """What codes mean, as `mllm.dequantize` writes it."""
+    axis = None if size is None else 1
+    op = DequantizeOp(codes, scale, zero, axis=axis, block_size=size)
+    made = _dequantize(op, b, [b[v] for v in op.operands])
+    op.erase()
+    return made
+
+
+def _quantized_linear(op: QuantizedLinearOp, b: Builder, inputs: Inputs) -> Value:
+    """Two DequantizeLinear and a product, which is what such a model says elsewhere."""
+    size = None if op.block_size is None else op.block_size.value.data
+    x = _numbers(b, op.x, op.x_scale, op.x_zero)
+    weight = _numbers(b, op.weight, op.weight_scale, op.weight_zero, size)
+    return product(b, x, weight, None if op.bias is None else b[op.bias])
+
+
+def _integer_matmul(op: IntegerMatmulOp, b: Builder, inputs: Inputs) -> Value:
+    zeros = (op.a_zero, op.b_zero)
+    bytes_ = {bits_of(element_of(v)) for v in (op.a, op.b)} == {8}
+    if bytes_ and not any(z is not None and rank_of(z) for z in zeros):
+        points = [
+            b.scalar(0, element_of(v)) if z is None else b[z]
+            for v, z in zip((op.a, op.b), zeros, strict=True)
+        ]
+        return b.node("MatMulInteger", b[op.a], b[op.b], *points)
+    return b.node("MatMul", _less(b, op.a, op.a_zero), _less(b, op.b, op.b_zero))
+
+
+def _integer_conv(op: IntegerConvOp, b: Builder, inputs: Inputs) -> Value:
+    x_zero = b.scalar(0, element_of(op.x)) if op.x_zero is None else b[op.x_zero]
+    zero = None if op.weight_zero is None else b[op.weight_zero]
+    if zero is not None and op.weight_zero is not None and rank_of(op.weight_zero):
+        zero = b.node("Reshape", zero, b.integers(-1))
+    strides, pads, dilations = op.window
+    return b.node(
+        "ConvInteger",
+        *(b[op.x], b[op.weight], x_zero, zero),
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        group=op.groups.value.data,
+    )
 
 
 EXPORTERS = dict(
     [
         one(QuantizeOp, _quantize),
         one(DequantizeOp, _dequantize),
-        one(RequantizeOp, _requantize),
+        several(DynamicQuantizeOp, _dynamic_quantize),
+        one(QuantizedLinearOp, _quantized_linear),
+        one(IntegerMatmulOp, _integer_matmul),
+        one(IntegerConvOp, _integer_conv),
     ]
 )
 """Op class to exporter."""

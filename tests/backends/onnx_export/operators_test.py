@@ -8,16 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from xdsl.builder import Builder, InsertPoint
-from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.builtin import ModuleOp, f32, i8
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from mllm_compiler.backends.onnx.export import EXPORTERS, export_graph
 from mllm_compiler.backends.onnx.write import serialised
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm import Activation, UnaryKind
-from mllm_compiler.dialects.types import ELEMENTS
+from mllm_compiler.dialects.types import ELEMENTS, i4, ui8
+from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
@@ -40,20 +41,30 @@ def of_op(
     make: Callable[..., Operation], arrays: list[np.ndarray], shapes: list[Shape]
 ) -> ModuleOp:
     """A module of one op; a shape may name symbols."""
+    return of_ops(lambda *values: [make(*values)], arrays, shapes)
+
+
+def of_ops(
+    make: Callable[..., list[Operation]], arrays: list[np.ndarray], shapes: list[Shape]
+) -> ModuleOp:
+    """A module of ops, the results of the last of which are its own."""
     types = [
         tensor_of(ELEMENTS[a.dtype], [Dim.parse(d) if isinstance(d, str) else d for d in s])
         for a, s in zip(arrays, shapes, strict=True)
     ]
     block = Block(arg_types=types)
     builder = Builder(InsertPoint.at_end(block))
-    op = make(*block.args)
-    builder.insert(op)
+    made = make(*block.args)
+    for op in made:
+        builder.insert(op)
+    op = made[-1]
     builder.insert(ReturnOp(*op.results))
     module = ModuleOp([FuncOp("f", (types, [r.type for r in op.results]), Region(block))])
     module.verify()
     return module
 
 
+CODES = ids(256, 5, 8).astype(np.uint8)
 B, T, S = Dim.symbol("b"), Dim.symbol("t"), Dim.symbol("s")
 Q: Shape = ("b", "t", 32)
 K: Shape = ("b", "s", 16)
@@ -165,14 +176,63 @@ CASES: dict[str, tuple[Make, list[np.ndarray], list[Shape]]] = {
         [real(2, 3, 4), real(8, 4), real(4, 8), real(4)],
         [("b", "t", 4), (8, 4), (4, 8), (4,)],
     ),
-    "requantize": (
-        lambda x, m, z: mllm.RequantizeOp(x, m, z, axis=1),
+    "quantize-token": (
+        lambda x, s: mllm.QuantizeOp(x, s, None, i8),
+        [real(2, 3, 8), np.abs(real(2, 3, 1)) / 50 + 0.01],
+        [("b", "t", 8), ("b", "t", 1)],
+    ),
+    "dequantize-token": (
+        mllm.DequantizeOp,
+        [CODES[:2], np.abs(real(2, 1)), np.uint8([[3], [200]])],
+        [("b", 8), ("b", 1), ("b", 1)],
+    ),
+    "dynamic_quantize": (
+        lambda x: mllm.DynamicQuantizeOp(x, ui8, symmetric=False),
+        [real(3, 8)],
+        [("b", 8)],
+    ),
+    "dynamic_quantize-token": (
+        lambda x: mllm.DynamicQuantizeOp(x, i8, symmetric=True, axis=1),
+        [real(3, 8)],
+        [("b", 8)],
+    ),
+    "dynamic_quantize-token-asymmetric": (
+        lambda x: mllm.DynamicQuantizeOp(x, i8, symmetric=False, axis=1),
+        [real(3, 8)],
+        [("b", 8)],
+    ),
+    "quantized_linear": (
+        lambda x, s, w, v, z, b: mllm.QuantizedLinearOp(x, s, w, v, x_zero=z, bias=b),
         [
-            np.array([[100, -70000, 90], [-2500, 15, 70000]], np.int32),
-            np.float32([0.01, 0.02, 0.5]),
-            np.int8([3, -4, 0]),
+            CODES,
+            np.array(0.02, np.float32),
+            CODES[:4].astype(np.int8),
+            np.abs(real(4, 1)) / 50,
+            np.array(120, np.uint8),
+            real(4),
         ],
-        [("b", 3), (3,), (3,)],
+        [("b", 8), (), (4, 8), (4, 1), (), (4,)],
+    ),
+    "integer_matmul": (
+        lambda a, b, z: mllm.IntegerMatmulOp(a, b, a_zero=z),
+        [CODES, CODES.T.astype(np.int8), np.array(9, np.uint8)],
+        [("b", 8), (8, 5), ()],
+    ),
+    "integer_matmul-columns": (
+        lambda a, b, z: mllm.IntegerMatmulOp(a, b, b_zero=z),
+        [CODES, CODES.T.astype(np.int8), np.int8([1, -2, 3, 4, 5])],
+        [("b", 8), (8, 5), (5,)],
+    ),
+    "integer_conv": (
+        lambda x, w, z: mllm.IntegerConvOp(
+            x, w, x_zero=z, strides=[2, 1], pads=[1, 0, 1, 0], dilations=[1, 1], groups=2
+        ),
+        [
+            ids(256, 1, 4, 6, 5).astype(np.uint8),
+            ids(100, 6, 2, 3, 3).astype(np.int8),
+            np.array(7, np.uint8),
+        ],
+        [("b", 4, 6, 5), (6, 2, 3, 3), ()],
     ),
     "slice-back": (
         lambda x: mllm.SliceOp(x, (T - 1, Dim()), (T, Dim.const(2)), (-1, 2)),
@@ -205,6 +265,24 @@ def test_an_op_keeps_its_meaning(name: str, opset: int, tmp_path: Path) -> None:
     for output, got in answers(path, inputs).items():
         assert got.dtype == wanted[output].dtype
         np.testing.assert_allclose(got, wanted[output], rtol=2e-5, atol=2e-5)
+
+
+def test_blocks_keep_their_meaning_since_opset_21(tmp_path: Path) -> None:
+    x, scale = real(4, 8), np.abs(real(4, 2)) + 0.1
+    blocks = {"axis": 1, "block_size": 4}
+
+    def make(x: SSAValue, scale: SSAValue) -> list[Operation]:
+        codes = mllm.QuantizeOp(x, scale, None, i4, **blocks)
+        return [codes, mllm.DequantizeOp(codes.result, scale, **blocks)]
+
+    module = of_ops(make, [x, scale], [x.shape, scale.shape])
+    inputs = {"arg0": x, "arg1": scale}
+    wanted = run_function(module, "f", inputs, WeightStore())["result0"]
+    path = tmp_path / "op.onnx"
+    path.write_bytes(serialised(export_graph(graphs(module)[0], WeightStore(), 21)))
+    np.testing.assert_allclose(answers(path, inputs)["result0"], wanted, rtol=1e-6)
+    with pytest.raises(CompileError, match="MLC-U014"):
+        export_graph(graphs(module)[0], WeightStore(), 20)
 
 
 @pytest.mark.parametrize("opset", [17, 20])
