@@ -147,10 +147,10 @@ func.func @keeps_a_gather_of_some_rows(%x: tensor<6xf32>) -> tensor<5xf32> {
 }
 
 // CHECK-LABEL: func.func @a_weight_that_is_reshaped_has_that_shape
-// CHECK: mllm.weight #mllm.blob<"sha256:0000000000000000000000000000000000000000000000000000000000000000", f32, [8, 16]> {name = "w"} : tensor<8x16xf32>
+// CHECK: mllm.weight #mllm.blob<"sha256:076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560", f32, [8, 16]> {name = "w"} : tensor<8x16xf32>
 // CHECK-NEXT: func.return
 func.func @a_weight_that_is_reshaped_has_that_shape() -> tensor<8x16xf32> {
-  %w = mllm.weight #mllm.blob<"sha256:0000000000000000000000000000000000000000000000000000000000000000", f32, [128]> {name = "w"} : tensor<128xf32>
+  %w = mllm.weight #mllm.blob<"sha256:076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560", f32, [128]> {name = "w"} : tensor<128xf32>
   %0 = mllm.reshape %w : (tensor<128xf32>) -> tensor<8x16xf32>
   func.return %0 : tensor<8x16xf32>
 }
