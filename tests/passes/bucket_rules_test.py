@@ -24,6 +24,7 @@ from mllm_compiler.dialects.mllm import (
     ResizeMode,
     UnaryKind,
 )
+from mllm_compiler.dialects.types import ui8
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes.bucket_shapes import BucketShapes
@@ -144,6 +145,31 @@ def attention_over_a_cache(window: int | None = None) -> Build:
     return build
 
 
+def quantised_product(axis: int | None) -> Build:
+    def build(g: Graph) -> SSAValue:
+        codes, scale, zero = dynamically_quantised(g, axis)
+        weight, row_scales = constant(g, np.arange(-16, 16).reshape(4, 8), np.int8), np.ones((4, 1))
+        made = mllm.QuantizedLinearOp(codes, scale, weight, constant(g, row_scales), x_zero=zero)
+        back = g.add(mllm.DequantizeOp(codes, scale, zero))
+        return g.add(mllm.ConcatOp([g.add(made), back], 2))
+
+    return build
+
+
+def dynamically_quantised(g: Graph, axis: int | None) -> tuple[SSAValue, SSAValue, SSAValue]:
+    made = mllm.DynamicQuantizeOp(g["x"], ui8, symmetric=False, axis=axis)
+    g.add(made)
+    assert made.zero_point is not None
+    return made.codes, made.scale, made.zero_point
+
+
+def integer_product(g: Graph) -> SSAValue:
+    codes, _, zero = dynamically_quantised(g, None)
+    weight = constant(g, np.arange(-16, 16).reshape(8, 4), np.int8)
+    sums = g.add(mllm.IntegerMatmulOp(codes, weight, a_zero=zero))
+    return g.add(mllm.CastOp(sums, f32))
+
+
 def cross_attention(g: Graph) -> SSAValue:
     s = g["s"]
     return g.add(mllm.CrossAttnOp(g["x"], s, s, heads=2, kv_heads=2, scale=0.5))
@@ -223,6 +249,9 @@ CASES: dict[str, tuple[dict, Build]] = {
     "all pairs of two streams": (OTHER, all_pairs),
     "heads apart": (TOKENS, heads_apart),
     "the largest token": (TOKENS, largest_tokens),
+    "codes of all tokens": (TOKENS, quantised_product(None)),
+    "codes of each token": (TOKENS, quantised_product(2)),
+    "an integer product": (TOKENS, integer_product),
 }
 
 

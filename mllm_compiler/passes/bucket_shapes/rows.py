@@ -71,9 +71,32 @@ def linear(op: mllm.LinearOp, p: Padded) -> None:
 
 
 def scaled(op: Operation, p: Padded) -> None:
-    """Only the first operand has symbols: scales and zero points do not."""
+    """A scale or zero point has the symbols of what it scales where it has any."""
+    whole = p.dims(op.operands[0])
     for other in op.operands[1:]:
-        static(op, p, p.dims(other))
+        for dim, met in zip(reversed(p.dims(other)), reversed(whole), strict=False):
+            if dim.symbols() and dim != met:
+                raise p.refusal(op, f"extents {dim} and {met} may pad differently")
+
+
+def dynamic_quantize(op: mllm.DynamicQuantizeOp, p: Padded) -> None:
+    """Zeros do not move the range that a scale is made from."""
+    op.operands[0] = p.filled(op.x, 0, op)
+
+
+def quantized_linear(op: mllm.QuantizedLinearOp, p: Padded) -> None:
+    """No symbol is summed over, and each row keeps its scale."""
+    static(op, p, (p.dims(op.x)[-1], *p.dims(op.weight), *p.dims(op.weight_scale)))
+
+
+def integer_matmul(op: mllm.IntegerMatmulOp, p: Padded) -> None:
+    """No symbol is summed over: padding is not the zero point."""
+    static(op, p, (p.dims(op.a)[-1], *p.dims(op.b)))
+
+
+def integer_conv(op: mllm.IntegerConvOp, p: Padded) -> None:
+    """Only the batch has symbols: padding is not the zero point."""
+    static(op, p, (*p.dims(op.x)[1:], *p.dims(op.weight)))
 
 
 def plain(op: Operation, p: Padded) -> None:
