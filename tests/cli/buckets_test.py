@@ -11,6 +11,8 @@ import pytest
 
 from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.cli.main import run
+from mllm_compiler.compiler import Request, compile_model
+from mllm_compiler.importer import read_dims
 from mllm_compiler.pipelines import TARGETS
 from tests.cli.dim_option_test import compile_for, inputs_of, run_on
 from tests.cli.recipes import tiny
@@ -98,3 +100,19 @@ def test_text_is_generated_over_buckets(capsys: Captured) -> None:
         assert run(words) == 0
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1] != ""
+
+
+def test_each_pass_over_buckets_keeps_what_it_promises() -> None:
+    dims = read_dims(["sequence_length=1,4", "past_sequence_length=8"])
+    compiled = compile_model(Request(model=tiny("tiny-llama"), dims=dims, validate=True))
+    assert max(compiled.errors.values()) < 2e-5
+
+
+def test_text_over_buckets_is_refused_in_c_by_one_line(capsys: Captured) -> None:
+    assert compile_for("c", "sequence_length=1,4", "past_sequence_length=8") == 0
+    capsys.readouterr()
+    assert run(["run", "out.mllm_bundle", "--prompt", "Hello"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "decoder_1: error: " in lines[0]
+    assert "[MLC-X021]" in lines[0]
