@@ -86,6 +86,11 @@ def _attention(op: Operation, elements: int, env: Env) -> int:
     return 4 * elements * count
 
 
+def _states(op: Operation, elements: int, env: Env) -> int:
+    """Of each token, channel and state: three products, a sum, an exponential and a reading."""
+    return 8 * _elements(op.operands[0], env) * _shape(op.operands[2], env)[-1]
+
+
 def _window(op: Operation, elements: int, env: Env) -> int:
     assert isinstance(op, mllm.PoolOp)
     return elements * prod(op.window[0])
@@ -103,6 +108,8 @@ FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
     mllm.RmsNormOp: lambda op, n, env: 4 * n,
     mllm.SoftmaxOp: lambda op, n, env: 5 * n,
     mllm.ReduceOp: _input,
+    mllm.CumsumOp: _one,
+    mllm.SelectiveScanOp: _states,
     mllm.RopeOp: lambda op, n, env: 6 * n,
     mllm.AlibiOp: _one,
     mllm.AttentionOp: _attention,

@@ -18,6 +18,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter
 
+from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import (
     BinaryKind,
     BinaryOp,
@@ -27,6 +28,7 @@ from mllm_compiler.dialects.mllm import (
     TransposeOp,
     constant_scalar,
 )
+from mllm_compiler.dialects.mllm.contract import broadcast_dims
 from mllm_compiler.dialects.types import rank_of, shape_of
 from mllm_compiler.passes.matching import made_by
 from mllm_compiler.passes.rewrite import On, substitute
@@ -68,19 +70,30 @@ def _transpose(op: TransposeOp, rewriter: PatternRewriter) -> None:
     substitute(rewriter, op, whole, ReshapeOp(whole.result, shape_of(op.result)))
 
 
+def _like(value: SSAValue, known: SSAValue) -> ReshapeOp | None:
+    """A value [B*H, ..] or [1, ..] with its first axis apart as it is in another value."""
+    batch, heads, *_ = shape_of(known)
+    first, *rest = shape_of(value) if rank_of(value) == 3 else (None,)
+    if first is None or any(d.unknown for d in rest):
+        return None
+    one = Dim.const(1)
+    lead = {one: (one, one), batch * heads: (batch, heads)}.get(first)
+    return None if lead is None else ReshapeOp(value, (*lead, *rest))
+
+
 def _binary(op: BinaryOp, rewriter: PatternRewriter) -> None:
     """Sums and scalings of scores."""
     a, b = _apart(op.a), _apart(op.b)
-    made: list[ReshapeOp] = []
+    known, made = a or b, list[ReshapeOp]()
     if constant_scalar(op.b) is not None and shape_of(op.a) == shape_of(op.result):
         b = op.b
-    elif op.kind.data is BinaryKind.ADD and rank_of(op.result) == 3:
-        known = a if a is not None else b
-        if known is None or shape_of(op.a) != shape_of(op.b):
-            return
-        made = [ReshapeOp(v, shape_of(known)) for v in (op.a, op.b) if _apart(v) is None]
-        a, b = (a or made[0].result), (b or made[0].result)
+    elif op.kind.data is BinaryKind.ADD and known is not None:
+        other = _like(op.b if known is a else op.a, known) if None in (a, b) else None
+        made = [] if other is None else [other]
+        a, b = (v or (other.result if other is not None else None) for v in (a, b))
     if a is None or b is None or rank_of(op.result) != 3:
+        return
+    if broadcast_dims(shape_of(a), shape_of(b)) != shape_of(known or a):
         return
     whole = BinaryOp(op.kind.data, a, b)
     substitute(rewriter, op, *made, whole, ReshapeOp(whole.result, shape_of(op.result)))

@@ -21,7 +21,7 @@ from typing import Final
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import cpu
@@ -126,7 +126,7 @@ class Planner:
         slot = cpu.SlotAttr.of(offset, buffer.size)
         for value in buffer.values:
             assert isinstance(value.owner, cpu.CpuOp)
-            value.owner.attributes[SLOT] = slot
+            value.owner.attributes[slot_name(value)] = slot
         for graph, index in self._outputs.get(id(buffer), ()):
             set_attribute(graph, "res_attrs", index, IO_SLOT, slot)
         for graph, index, shared in self._inputs:
@@ -189,6 +189,12 @@ class Planner:
             ):
                 return home
         return None
+
+
+def slot_name(value: SSAValue) -> str:
+    """The attribute that holds the slot of an op's result; the first one's has no number."""
+    index = value.index if isinstance(value, OpResult) else 0
+    return f"{SLOT}{index or ''}"
 
 
 def stages_of(graph: FuncOp) -> list[cpu.CpuOp]:

@@ -32,6 +32,7 @@ from mllm_compiler.reference.executor import (
 from mllm_compiler.reference.mllm_attention import causal_mask, merge_heads, split_heads, top_k
 from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import REDUCE, softmax
+from mllm_compiler.reference.mllm_scan import cumsum, selective_scan
 from mllm_compiler.reference.mllm_vision import Grid, resized, windows
 from mllm_compiler.weights import WeightStore
 
@@ -142,6 +143,18 @@ def _reduce(op: cpu.F32ReduceOp, operands: Sequence[Array], frame: Frame) -> Arr
     with np.errstate(all="ignore"):
         y = REDUCE[ReduceKind(op.kind.data)](operands[0], axes, False)
     return np.asarray(y).reshape(frame.shape(tensor_type(op.y))).astype(np.float32)
+
+
+def _cumsum(op: cpu.CumsumOp, operands: Sequence[Array], frame: Frame) -> Array:
+    flags = {"exclusive": bool(op.exclusive.value.data), "reverse": bool(op.reverse.value.data)}
+    return cumsum(operands[0], op.axis.value.data, **flags)
+
+
+def _selective_scan(
+    op: cpu.F32SelectiveScanOp, operands: Sequence[Array], frame: Frame
+) -> Sequence[Array]:
+    x, step, a, b, c, state = operands
+    return selective_scan(x, step, a, b, c, state)
 
 
 def _rope(op: cpu.F32RopeOp, operands: Sequence[Array], frame: Frame) -> Array:
@@ -324,6 +337,8 @@ MEANINGS: dict[str, Meaning] = dict(
         one(cpu.F32RmsNormOp, _rms_norm),
         one(cpu.F32SoftmaxOp, _softmax),
         one(cpu.F32ReduceOp, _reduce),
+        one(cpu.CumsumOp, _cumsum),
+        several(cpu.F32SelectiveScanOp, _selective_scan),
         one(cpu.F32RopeOp, _rope),
         one(cpu.F32AttentionOp, _attention),
         several(cpu.F32KvStoreOp, _kv_store),

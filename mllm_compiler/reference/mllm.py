@@ -5,6 +5,7 @@ from mllm_compiler.reference import (
     mllm_elementwise,
     mllm_linear,
     mllm_quant,
+    mllm_scan,
     mllm_shape,
     mllm_vision,
 )
@@ -17,5 +18,6 @@ MEANINGS: dict[str, Meaning] = {
     **mllm_vision.MEANINGS,
     **mllm_shape.MEANINGS,
     **mllm_quant.MEANINGS,
+    **mllm_scan.MEANINGS,
 }
 """Op name to meaning."""

@@ -21,7 +21,7 @@ Array = npt.NDArray[np.generic]
 FloatArray = npt.NDArray[np.float32]
 Weights = Mapping[str, FloatArray]
 Dim = int | str
-Attribute = int | float | str | Sequence[int] | onnx.TensorProto
+Attribute = int | float | str | Sequence[int] | onnx.TensorProto | onnx.GraphProto
 
 OPSET = 17
 IR_VERSION = 8

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from models.recipe.attention import Heads
 from models.recipe.bert import BertConfig
+from models.recipe.bloom import BloomConfig
 from models.recipe.clip import ClipConfig
 from models.recipe.convnext import ConvNextConfig
 from models.recipe.dinov2 import Dinov2Config
@@ -14,6 +15,7 @@ from models.recipe.flamingo import FlamingoConfig
 from models.recipe.gemma3 import Gemma3Config
 from models.recipe.gpt2 import Gpt2Config
 from models.recipe.llama import LlamaConfig
+from models.recipe.mamba import MambaConfig
 from models.recipe.projector import ProjectorConfig
 from models.recipe.siglip import SiglipConfig
 from models.recipe.svtr import Stage, SvtrConfig
@@ -48,6 +50,8 @@ TINY_GEMMA3 = Gemma3Config(
     window=5,
     period=3,
 )
+TINY_BLOOM = BloomConfig(vocab=VOCAB, hidden=32, heads=4, layers=2)
+TINY_MAMBA = MambaConfig(vocab=VOCAB, hidden=32, layers=2, inner=64, states=8, kernel=4, rank=2)
 TINY_T5 = T5Config(
     vocab=VOCAB, hidden=32, inner=64, layers=2, heads=4, head=8, buckets=8, farthest=16
 )

@@ -70,6 +70,8 @@ mllm_status mllm_k_f32_layer_norm(const mllm_call *call);
 mllm_status mllm_k_f32_rms_norm(const mllm_call *call);
 mllm_status mllm_k_f32_softmax(const mllm_call *call);
 mllm_status mllm_k_f32_reduce(const mllm_call *call);
+mllm_status mllm_k_cumsum(const mllm_call *call);
+mllm_status mllm_k_f32_selective_scan(const mllm_call *call);
 mllm_status mllm_k_f32_rope(const mllm_call *call);
 mllm_status mllm_k_f32_attention(const mllm_call *call);
 mllm_status mllm_k_f32_kv_store(const mllm_call *call);

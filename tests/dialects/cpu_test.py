@@ -50,6 +50,11 @@ def examples() -> list[cpu.CpuOp]:
         cpu.F32RmsNormOp.call([x, row], t(1, 3, 16), epsilon=1e-6),
         cpu.F32SoftmaxOp.call([x], t(1, 3, 16), axis=2),
         cpu.F32ReduceOp.call([x], t(1, 16), kind="mean", axes=[1]),
+        cpu.CumsumOp.call([x], t(1, 3, 16), axis=1, exclusive=False, reverse=True),
+        cpu.F32SelectiveScanOp.call(
+            [x, x, value(16, 4), value(1, 3, 4), value(1, 3, 4), value(1, 16, 4)],
+            [t(1, 3, 16), t(1, 16, 4)],
+        ),
         cpu.TopKOp.call([x], t(1, 2, 16), axis=1, smallest=True, by_index=False, part="values"),
         cpu.F32RopeOp.call([x, ids, value(2)], t(1, 3, 16), heads=4, interleaved=False),
         cpu.F32AttentionOp.call(

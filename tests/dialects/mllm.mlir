@@ -40,9 +40,17 @@ func.func @linear(%x: tensor<2x3x8xf32>, %w: tensor<16x8xf32>, %b: tensor<16xf32
 
 // CHECK: mllm.linear %{{.*}}, %{{.*}}, %{{.*}} : (tensor<2x3x8xf32>, tensor<16x8xf32>, tensor<16xf32>) -> tensor<2x3x16xf32>
 
+func.func @states(%x: tensor<2x3x8xf32>, %a: tensor<8x4xf32>, %b: tensor<2x3x4xf32>, %s: tensor<2x8x4xf32>) {
+  %y, %last = mllm.selective_scan %x, %x, %a, %b, %b, %s : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<8x4xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x8x4xf32>) -> (tensor<2x3x8xf32>, tensor<2x8x4xf32>)
+  func.return
+}
+
+// CHECK: %{{.*}}, %{{.*}} = mllm.selective_scan
+
 func.func @norm(%x: tensor<2x3x8xf32>, %w: tensor<8xf32>) {
   %0 = mllm.layer_norm %x weight(%w : tensor<8xf32>) bias(%w : tensor<8xf32>) {epsilon = 1.0e-05 : f64} : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
   %1 = mllm.rms_norm %x, %w {epsilon = 1.0e-05 : f64} : (tensor<2x3x8xf32>, tensor<8xf32>) -> tensor<2x3x8xf32>
+  %sum = mllm.cumsum %x {axis = 1 : i64, reverse = true} : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
   %2 = mllm.softmax %x {axis = 2 : i64} : (tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
   %3 = mllm.reduce mean %x {axes = array<i64: 2>, keepdims = true} : (tensor<2x3x8xf32>) -> tensor<2x3x1xf32>
   func.return

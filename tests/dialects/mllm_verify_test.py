@@ -61,6 +61,14 @@ rms_norm 2 | 2x8xf32, 8xf32 | mllm.rms_norm %0, %1 {epsilon = -1.0 : f64} : (ten
 rms_norm 3 | 2x8xi64, 8xi64 | mllm.rms_norm %0, %1 {epsilon = 1.0 : f64} : (tensor<2x8xi64>, tensor<8xi64>) -> tensor<2x8xi64>
 softmax 1 | 2x8xf32 | mllm.softmax %0 {axis = 2 : i64} : (tensor<2x8xf32>) -> tensor<2x8xf32>
 softmax 2 | 2x8xf32 | mllm.softmax %0 {axis = 1 : i64} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+cumsum 1 | 2x8xf32 | mllm.cumsum %0 {axis = 2 : i64} : (tensor<2x8xf32>) -> tensor<2x8xf32>
+cumsum 2 | 2x8xf32 | mllm.cumsum %0 {axis = 1 : i64} : (tensor<2x8xf32>) -> tensor<2x7xf32>
+cumsum 2 | 2x8xi1 | mllm.cumsum %0 {axis = 1 : i64} : (tensor<2x8xi1>) -> tensor<2x8xi1>
+selective_scan 1 | 1x5x6xf32, 1x4x6xf32, 6x4xf32, 1x5x4xf32, 1x6x4xf32 | mllm.selective_scan %0, %1, %2, %3, %3, %4 : (tensor<1x5x6xf32>, tensor<1x4x6xf32>, tensor<6x4xf32>, tensor<1x5x4xf32>, tensor<1x5x4xf32>, tensor<1x6x4xf32>) -> (tensor<1x5x6xf32>, tensor<1x6x4xf32>)
+selective_scan 2 | 1x5x6xf32, 1x5x6xf32, 4x6xf32, 1x5x4xf32, 1x6x4xf32 | mllm.selective_scan %0, %1, %2, %3, %3, %4 : (tensor<1x5x6xf32>, tensor<1x5x6xf32>, tensor<4x6xf32>, tensor<1x5x4xf32>, tensor<1x5x4xf32>, tensor<1x6x4xf32>) -> (tensor<1x5x6xf32>, tensor<1x6x4xf32>)
+selective_scan 3 | 1x5x6xf32, 1x5x6xf32, 6x4xf32, 1x5x3xf32, 1x6x4xf32 | mllm.selective_scan %0, %1, %2, %3, %3, %4 : (tensor<1x5x6xf32>, tensor<1x5x6xf32>, tensor<6x4xf32>, tensor<1x5x3xf32>, tensor<1x5x3xf32>, tensor<1x6x4xf32>) -> (tensor<1x5x6xf32>, tensor<1x6x4xf32>)
+selective_scan 4 | 1x5x6xf32, 1x5x6xf32, 6x4xf32, 1x5x4xf32, 1x4x6xf32 | mllm.selective_scan %0, %1, %2, %3, %3, %4 : (tensor<1x5x6xf32>, tensor<1x5x6xf32>, tensor<6x4xf32>, tensor<1x5x4xf32>, tensor<1x5x4xf32>, tensor<1x4x6xf32>) -> (tensor<1x5x6xf32>, tensor<1x6x4xf32>)
+selective_scan 5 | 1x5x6xf32, 1x5x6xf32, 6x4xf32, 1x5x4xf32, 1x6x4xf32 | mllm.selective_scan %0, %1, %2, %3, %3, %4 : (tensor<1x5x6xf32>, tensor<1x5x6xf32>, tensor<6x4xf32>, tensor<1x5x4xf32>, tensor<1x5x4xf32>, tensor<1x6x4xf32>) -> (tensor<1x5x6xf32>, tensor<1x6x3xf32>)
 reduce 1 | 2x8xf32 | mllm.reduce sum %0 {axes = array<i64: 1, 0>, keepdims = true} : (tensor<2x8xf32>) -> tensor<1x1xf32>
 reduce 2 | 2x8xf32 | mllm.reduce sum %0 {axes = array<i64: 1>, keepdims = true} : (tensor<2x8xf32>) -> tensor<2xf32>
 reduce 3 | 2x8xf32 | mllm.reduce sum %0 {axes = array<i64: 1>, keepdims = false} : (tensor<2x8xf32>) -> tensor<2xf64>
@@ -171,6 +179,7 @@ def module_of(types: str, op: str) -> ModuleOp:
     arguments = ", ".join(f"%{i}: tensor<{t}>" for i, t in enumerate(names))
     results = {
         "mllm.top_k": "%r:2 = ",
+        "mllm.selective_scan": "%r:2 = ",
         "mllm.dynamic_quantize": "%r:3 = ",
         "mllm.pipeline": "",
     }.get(op.split()[0], "%r = ")

@@ -216,3 +216,18 @@ func.func @keeps_zeros_of_a_bias_that_is_given(%q: tensor<2x4x3x8xf32>, %kt: ten
   %5 = mllm.matmul %4, %v : (tensor<2x4x3x3xf32>, tensor<2x4x3x8xf32>) -> tensor<2x4x3x8xf32>
   func.return %5 : tensor<2x4x3x8xf32>
 }
+
+// CHECK-LABEL: func.func @reads_biases_of_batch_and_heads_as_one_axis
+// CHECK: mllm.attention {{.*}} bias(%{{.*}} : tensor<2x4x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 5.000000e-01 : f64
+func.func @reads_biases_of_batch_and_heads_as_one_axis(%q4: tensor<2x4x3x8xf32>, %k4: tensor<2x4x8x5xf32>, %v4: tensor<2x4x5x8xf32>, %b: tensor<8x1x5xf32>) -> tensor<8x3x8xf32> {
+  %half = mllm.constant dense<0.5> : tensor<f32>
+  %q = mllm.reshape %q4 : (tensor<2x4x3x8xf32>) -> tensor<8x3x8xf32>
+  %k = mllm.reshape %k4 : (tensor<2x4x8x5xf32>) -> tensor<8x8x5xf32>
+  %v = mllm.reshape %v4 : (tensor<2x4x5x8xf32>) -> tensor<8x5x8xf32>
+  %0 = mllm.matmul %q, %k : (tensor<8x3x8xf32>, tensor<8x8x5xf32>) -> tensor<8x3x5xf32>
+  %1 = mllm.binary mul %0, %half : (tensor<8x3x5xf32>, tensor<f32>) -> tensor<8x3x5xf32>
+  %2 = mllm.binary add %1, %b : (tensor<8x3x5xf32>, tensor<8x1x5xf32>) -> tensor<8x3x5xf32>
+  %3 = mllm.softmax %2 {axis = 2 : i64} : (tensor<8x3x5xf32>) -> tensor<8x3x5xf32>
+  %4 = mllm.matmul %3, %v : (tensor<8x3x5xf32>, tensor<8x5x8xf32>) -> tensor<8x3x8xf32>
+  func.return %4 : tensor<8x3x8xf32>
+}

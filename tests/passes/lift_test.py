@@ -107,6 +107,8 @@ EXPECTED = {
         "mllm.binary": 7,
     },
     "tiny-t5": {"mllm.attention": 6, "mllm.cross_attn": 4, "mllm.mlp": 6, "mllm.rms_norm": 19},
+    "tiny-bloom": {"mllm.attention": 2, "mllm.mlp": 2, "mllm.cumsum": 1, "mllm.matmul": 0},
+    "tiny-mamba": {"mllm.selective_scan": 2, "mllm.conv": 2, "mllm.linear": 9, "mllm.rms_norm": 3},
     "tiny-flamingo": {"mllm.attention": 4, "mllm.cross_attn": 2, "mllm.gated_mlp": 2},
 }
 """How many ops of a kind the lifted recipes have."""
@@ -141,6 +143,7 @@ MASKS = {
     "tiny-clip": [set(), set(), {CAUSAL, MASKED}, {CAUSAL, MASKED}],
     "tiny-svtr": [{BIASED}, {BIASED}, set()],
     "tiny-gemma3": [*[{CAUSAL, MASKED, "window = 5"}] * 2, {CAUSAL, MASKED}],
+    "tiny-bloom": [{CAUSAL, MASKED, BIASED}] * 2,
     "tiny-t5": [*[{MASKED, BIASED}] * 2, *[{CAUSAL, BIASED}, {MASKED}] * 4],
     "tiny-flamingo": [set(), set(), *[set(), {CAUSAL, MASKED}] * 2],
 }

@@ -112,6 +112,30 @@ def test_patch_embedding_is_a_convolution_with_tokens_in_rows() -> None:
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_cumsum(exclusive: bool, reverse: bool) -> None:
+    flags = {"exclusive": exclusive, "reverse": reverse}
+    for x in (real(2, 3, 4), RNG.integers(-9, 9, (2, 3, 4))):
+        ours = run(lambda x: mllm.CumsumOp(x, 1, **flags), x)[0]
+        numbers = {name: int(flag) for name, flag in flags.items()}
+        close(ours, standard("CumSum", [x, np.array(1)], **numbers)[0])
+
+
+def test_selective_scan() -> None:
+    """Against the recurrence solved: what came in at s decays by the steps behind s."""
+    x, b, c, state = real(2, 7, 3), real(2, 7, 4), real(2, 7, 4), real(2, 3, 4)
+    step, a = np.abs(real(2, 7, 3)), -np.abs(real(3, 4))
+    y, last = run(mllm.SelectiveScanOp, x, step, a, b, c, state)
+    rate = np.cumsum(step, 1)[..., None] * a
+    inputs = (step * x)[..., None] * b[:, :, None]
+    for t in range(7):
+        kept = np.exp(rate[:, t, None] - rate[:, : t + 1]) * inputs[:, : t + 1]
+        states = kept.sum(1) + np.exp(rate[:, t]) * state
+        np.testing.assert_allclose(y[:, t], (states * c[:, t, None]).sum(-1), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(last, states, rtol=1e-5, atol=1e-5)
+
+
 def test_movement() -> None:
     x = real(2, 3, 4)
     close(

@@ -22,7 +22,7 @@ from tests.runtime.onnx_answers import OnnxModel
 
 Pair = tuple[OnnxModel, Model]
 Opener = Callable[[str], Pair]
-TALKERS = ("tiny-llama", "tiny-qwen2", "tiny-gpt2", "tiny-gemma3")
+TALKERS = ("tiny-llama", "tiny-qwen2", "tiny-gpt2", "tiny-gemma3", "tiny-bloom")
 PROMPTS = (
     "What is photosynthesis?",
     "Write a haiku about the sea.",

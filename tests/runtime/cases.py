@@ -216,12 +216,61 @@ def rope() -> Iterator[Case]:
                        (x, positions, inv_freq), (heads, interleaved), y, atol=2e-6)  # fmt: skip
 
 
+def cumsum() -> Iterator[Case]:
+    for dtype in ("f4", "f8", "i8", "i4"):
+        for shape, axis in (((7,), 0), ((3, 5, 2), 1), ((2, 300), 1), ((2, 0, 3), 1)):
+            for exclusive, reverse in ((0, 0), (1, 0), (0, 1), (1, 1)):
+                x = (normal(*shape) * 9).astype(dtype)
+                wide = np.flip(x, axis) if reverse else x
+                y = np.cumsum(wide, axis, dtype=x.dtype) - (wide if exclusive else 0)
+                y = np.ascontiguousarray(np.flip(y, axis) if reverse else y)
+                name = f"cumsum-{dtype}-{shape}-{exclusive}{reverse}"
+                params = (axis, exclusive, reverse)
+                yield Case(name, "cumsum", (x,), params, y.astype(dtype), atol=1e-4)
+
+
+@dataclass(frozen=True)
+class ScanCase(Case):
+    """The states behind the last token lie in the arena; or, where `last`, what was read does."""
+
+    last: bool = False
+
+    def program(self) -> tuple[bytes, bytes]:
+        writer = ProgramWriter()
+        ids = [writer.io(f"in{i}", dtype_of(v), v.shape) for i, v in enumerate(self.operands)]  # type: ignore[arg-type, union-attr]
+        y = writer.io("y", "f32", self.expected.shape)
+        other = writer.arena_tensor("other", "f32", self.operands[0 if self.last else 5].shape)  # type: ignore[union-attr]
+        writer.stage(self.kernel, ids, [other, y] if self.last else [y, other], [])
+        writer.entry("main", inputs=ids, outputs=[y])
+        return writer.finish()
+
+
+def scan() -> Iterator[Case]:
+    for batch, tokens, channels, states in (
+        (1, 1, 1, 1), (2, 7, 5, 16), (1, 300, 3, 17), (1, 0, 4, 8), (3, 2, 70, 4), (1, 3, 0, 4),
+    ):  # fmt: skip
+        x = normal(batch, tokens, channels)
+        step = np.abs(normal(batch, tokens, channels, seed=1))
+        a = -np.abs(normal(channels, states, seed=2))
+        b, c = (normal(batch, tokens, states, seed=s) for s in (3, 4))
+        state = normal(batch, channels, states, seed=5)
+        h, y = f64(state), np.zeros(x.shape)
+        for t in range(tokens):
+            width = f64(step[:, t, :, None])
+            h = np.exp(width * a) * h + width * x[:, t, :, None] * b[:, t, None]
+            y[:, t] = (h * c[:, t, None]).sum(-1)
+        operands = (x, step, a, b, c, state)
+        for last, expected in ((False, f32(y)), (True, f32(h))):
+            name = f"scan-{batch}x{tokens}x{channels}x{states}-{last:d}"
+            yield ScanCase(name, "f32_selective_scan", operands, (), expected, atol=1e-5, last=last)
+
+
 @functools.cache
 def all_cases() -> Sequence[Case]:
     from tests.runtime import cases_attention, cases_data, cases_elementwise, cases_window
 
     makers = (
-        *(linear, matmul, norms, softmax, reduce, rope),
+        *(linear, matmul, norms, softmax, reduce, rope, cumsum, scan),
         *(
             cases_attention.attention,
             cases_attention.paged,

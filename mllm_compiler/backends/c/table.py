@@ -31,7 +31,14 @@ from mllm_compiler.passes.graphs import (
     symbol_bound,
 )
 from mllm_compiler.passes.pack_weights import ALIGNMENT, PackedWeight
-from mllm_compiler.passes.plan_memory import IO_SLOT, PLAN, SLOT, nbytes, root, stages_of
+from mllm_compiler.passes.plan_memory import (
+    IO_SLOT,
+    PLAN,
+    nbytes,
+    root,
+    slot_name,
+    stages_of,
+)
 
 
 @dataclass(frozen=True)
@@ -191,7 +198,7 @@ class _Maker:
                 weight, name = self._weight(source)
                 tensors[value] = self._made(value, name, program.WEIGHT, weight.offset)
             else:
-                slot = source.attributes[SLOT]
+                slot = source.attributes[slot_name(root(value))]
                 assert isinstance(slot, cpu.SlotAttr)
                 tensors[value] = self._made(value, "", program.ARENA, slot.offset.data)
         return tensors[value]

@@ -35,6 +35,7 @@ from mllm_compiler.dialects.cpu.linalg import (
     F32RmsNormOp,
     F32SoftmaxOp,
 )
+from mllm_compiler.dialects.cpu.scan import CumsumOp, F32SelectiveScanOp
 from mllm_compiler.dialects.cpu.weights import ConstantOp, WeightOp
 
 KERNEL_OPS: list[type[CpuOp]] = [
@@ -44,6 +45,8 @@ KERNEL_OPS: list[type[CpuOp]] = [
     F32RmsNormOp,
     F32SoftmaxOp,
     F32ReduceOp,
+    CumsumOp,
+    F32SelectiveScanOp,
     F32RopeOp,
     F32AttentionOp,
     F32KvStoreOp,
@@ -82,6 +85,7 @@ __all__ = [
     "CopyOp",
     "Cpu",
     "CpuOp",
+    "CumsumOp",
     "F32AttentionOp",
     "F32ConvOp",
     "F32ElementwiseOp",
@@ -97,6 +101,7 @@ __all__ = [
     "F32ResizeOp",
     "F32RmsNormOp",
     "F32RopeOp",
+    "F32SelectiveScanOp",
     "F32SoftmaxOp",
     "GatherOp",
     "I64ElementwiseOp",

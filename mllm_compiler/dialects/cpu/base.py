@@ -217,13 +217,14 @@ class CpuOp(IRDLOperation):
     def call(
         cls,
         arguments: Sequence[SSAValue | None],
-        result: Attribute | None,
+        result: Attribute | Sequence[Attribute] | None,
         /,
         **properties: Value,
     ) -> Self:
         """Makes the op from its arguments by position and plain Python values."""
+        types = (result,) if isinstance(result, Attribute) else result
         made = cls.create(
-            result_types=() if result is None else (result,),
+            result_types=types or (),
             properties={name: attribute_of(value) for name, value in properties.items()},
         )
         made.set_arguments(arguments)

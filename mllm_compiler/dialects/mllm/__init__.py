@@ -49,6 +49,7 @@ from mllm_compiler.dialects.mllm.norm import LayerNormOp, ReduceOp, RmsNormOp, S
 from mllm_compiler.dialects.mllm.pipeline import CacheAttr, EdgeAttr, PipelineOp
 from mllm_compiler.dialects.mllm.position import AlibiOp, RopeOp
 from mllm_compiler.dialects.mllm.quant import DequantizeOp, DynamicQuantizeOp, QuantizeOp
+from mllm_compiler.dialects.mllm.scan import CumsumOp, SelectiveScanOp
 from mllm_compiler.dialects.mllm.shape import (
     BroadcastOp,
     ConcatOp,
@@ -79,6 +80,8 @@ OPS: list[type[Operation]] = [
     RmsNormOp,
     SoftmaxOp,
     ReduceOp,
+    CumsumOp,
+    SelectiveScanOp,
     AttentionOp,
     CrossAttnOp,
     RopeOp,
@@ -145,6 +148,7 @@ __all__ = [
     "ConvOp",
     "Coordinates",
     "CrossAttnOp",
+    "CumsumOp",
     "DequantizeOp",
     "DynamicQuantizeOp",
     "EdgeAttr",
@@ -176,6 +180,7 @@ __all__ = [
     "RmsNormOp",
     "RopeOp",
     "SelectOp",
+    "SelectiveScanOp",
     "SliceOp",
     "SoftmaxOp",
     "TokenGatherOp",

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import (
     BinaryKind,
+    CumsumOp,
     LayerNormOp,
     LinearOp,
     MatmulOp,
@@ -226,10 +227,19 @@ def _group_norm(op: OnnxOp, emit: Emit) -> SSAValue | None:
     return emit.binary(BinaryKind.ADD, y, emit.reshape(bias, column))
 
 
+def _cumsum(op: OnnxOp, emit: Emit) -> SSAValue | None:
+    x, axis = op.operands[0], static(op.input(1))
+    if axis is None:
+        return None
+    exclusive, reverse = (bool(integer_attribute(op, n)) for n in ("exclusive", "reverse"))
+    return emit(CumsumOp(x, axis[0], exclusive=exclusive, reverse=reverse))
+
+
 CONVERTERS: dict[str, Converter] = {
     **{name: _reduce(kind) for name, kind in REDUCE.items()},
     "MatMul": _matmul,
     "Gemm": _gemm,
+    "CumSum": _cumsum,
     "Softmax": _softmax,
     "LogSoftmax": _log_softmax,
     "LayerNormalization": _layer_norm,

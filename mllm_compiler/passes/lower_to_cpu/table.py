@@ -127,6 +127,23 @@ def _reduce(op: mllm.ReduceOp, b: Builder) -> SSAValue:
     return b.call(cpu.F32ReduceOp, [op.x], op.result.type, kind=str(kind), axes=axes)
 
 
+def _cumsum(op: mllm.CumsumOp, b: Builder) -> SSAValue:
+    return b.call(
+        cpu.CumsumOp,
+        [op.x],
+        op.result.type,
+        axis=op.axis.value.data,
+        exclusive=bool(op.exclusive.value.data),
+        reverse=bool(op.reverse.value.data),
+    )
+
+
+def _selective_scan(op: mllm.SelectiveScanOp, b: Builder) -> list[SSAValue]:
+    made = cpu.F32SelectiveScanOp.call([*op.operands], [op.y.type, op.last.type])
+    b.insert(made)
+    return [*made.results]
+
+
 def _rope(op: mllm.RopeOp, b: Builder) -> SSAValue:
     positions = b.repeat(op.positions, shape_of(op.x)[:2])
     return b.call(
@@ -319,6 +336,8 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.RmsNormOp: _rms_norm,
     mllm.SoftmaxOp: _softmax,
     mllm.ReduceOp: _reduce,
+    mllm.CumsumOp: _cumsum,
+    mllm.SelectiveScanOp: _selective_scan,
     mllm.RopeOp: _rope,
     mllm.AttentionOp: _attention,
     mllm.CrossAttnOp: _cross_attn,
