@@ -208,3 +208,21 @@ def test_a_weight_whose_bytes_are_unknown_stays_as_it_is() -> None:
     module = Parser(make_context(), text).parse_module()
     pass_class("lift-linear")().apply(make_context(), module)
     assert "mllm.matmul" in str(module)
+
+
+def test_a_weight_has_the_shape_that_it_is_read_in() -> None:
+    store = WeightStore()
+    matrix = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    blob = f'#mllm.blob<"{store.add(matrix)}", f32, [4, 4]>'
+    text = f"""
+    func.func @f() -> tensor<2x8xf32> {{
+      %w = mllm.weight {blob} {{name = "w"}} : tensor<4x4xf32>
+      %0 = mllm.reshape %w : (tensor<4x4xf32>) -> tensor<2x8xf32>
+      func.return %0 : tensor<2x8xf32>
+    }}
+    """
+    module = Parser(make_context(), text).parse_module()
+    pass_class("canonical-form")().apply(make_context(store), module)
+    assert [op.name for op in module.walk()][2:] == ["mllm.weight", "func.return"]
+    result = run_function(module, "f", {}, store)["result0"]
+    np.testing.assert_array_equal(result, matrix.reshape(2, 8))

@@ -18,6 +18,7 @@ from mllm_compiler.backends.onnx import (
     movement,
     position,
     quant,
+    scan,
     vision,
 )
 from mllm_compiler.backends.onnx.builder import Builder, Value
@@ -39,6 +40,7 @@ EXPORTERS: Final[Mapping[type[Operation], Exporter]] = {
     **position.EXPORTERS,
     **vision.EXPORTERS,
     **quant.EXPORTERS,
+    **scan.EXPORTERS,
 }
 """The exporter of each op of the `mllm` dialect."""
 

@@ -239,6 +239,19 @@ CASES: dict[str, tuple[Make, list[np.ndarray], list[Shape]]] = {
         [real(5, 4)],
         [("t", 4)],
     ),
+    "cumsum": (
+        lambda x: mllm.CumsumOp(x, 1, exclusive=True, reverse=True),
+        [real(2, 5)],
+        [("b", "t")],
+    ),
+    "selective_scan": (
+        mllm.SelectiveScanOp,
+        [
+            *(real(2, 5, 3), np.abs(real(2, 5, 3)), -np.abs(real(3, 4))),
+            *(real(2, 5, 4), real(2, 5, 4), real(2, 3, 4)),
+        ],
+        [("b", "t", 3), ("b", "t", 3), (3, 4), ("b", "t", 4), ("b", "t", 4), ("b", 3, 4)],
+    ),
     "iota": (
         lambda x: mllm.IotaOp(Dim.parse("((t + 1) floordiv 2) * b"), T - 7, 3),
         [real(2, 5)],
