@@ -44,6 +44,7 @@ from mllm_compiler.dialects.mllm import (
     constant_scalar,
 )
 from mllm_compiler.dialects.types import element_of, is_float, is_integer, rank_of, shape_of
+from mllm_compiler.passes.counted_rows import count_of
 from mllm_compiler.passes.lift_attention import EXCLUDED, Builder
 from mllm_compiler.passes.matching import binary, made_by, unary, with_scalar
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
@@ -187,7 +188,18 @@ def _condition(value: SSAValue, batch: bool) -> Mask | None:
         return _key_mask(value, batch)
     if compare.kind.data is CompareKind.NE and constant_scalar(compare.b) == 0.0:
         return _key_mask(compare.a, batch)
+    if _always(compare):
+        return Mask()
     return _order(compare.kind.data, compare.a, compare.b)
+
+
+def _always(op: CompareOp) -> bool:
+    """Whether what is compared counts up from the bound that it must reach."""
+    count, bound = count_of(op.a), constant_scalar(op.b)
+    if count is None or bound is None or op.kind.data is not CompareKind.GE:
+        return False
+    numbers = [d.as_int() for d in (count.offset - int(bound), *count.steps.values())]
+    return all(number is not None and number >= 0 for number in numbers)
 
 
 def _key_mask(value: SSAValue, batch: bool) -> Mask | None:

@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.mllm import AttentionOp
 from mllm_compiler.dialects.verify import verify
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer.pipeline import import_model
@@ -66,7 +67,8 @@ def inputs_of(session: onnxruntime.InferenceSession) -> dict[str, np.ndarray]:
         elif name == "position_ids":
             made[name] = np.tile(np.arange(past, past + T), (B, 1))
         elif "int64" in given.type:
-            made[name] = rng.integers(0, 20, filled(given.shape, [B, T]))
+            largest = 2 if name == "token_type_ids" else 20
+            made[name] = rng.integers(0, largest, filled(given.shape, [B, T]))
         else:
             second = {2: SAMPLES, 3: T, 4: 2}[rank]
             shape = filled(given.shape, [B, second, P, 4])
@@ -155,6 +157,26 @@ def test_masks_of_an_export_become_attributes_of_attention() -> None:
         assert "key_mask(" in text
         assert "bias(" not in text + image
         assert "key_mask(" not in image
+
+
+MASKS = {
+    "bert-legacy": ["key_mask"],
+    "gpt2-legacy": ["causal key_mask"],
+    "gemma3-legacy": ["causal key_mask window", "causal key_mask"],
+}
+"""What stands on the attentions of an export whose masks are indexed by batch and key."""
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_of_an_export_become_attributes(name: str) -> None:
+    (file,) = (f for f in HUGGING_FACE if f.stem == name)
+    found: list[str] = []
+    for op in lifted(file)[0].walk():
+        if isinstance(op, AttentionOp):
+            there = {"causal": bool(op.causal), "key_mask": op.key_mask, "window": op.window}
+            assert op.bias is None
+            found.append(" ".join(word for word, value in there.items() if value))
+    assert found == MASKS[name]
 
 
 def test_one_model_from_three_exporters_is_one_module() -> None:

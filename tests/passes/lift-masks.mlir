@@ -243,3 +243,34 @@ func.func @drops_a_mask_that_hides_nothing(%q: tensor<1x3x32xf32>) -> (tensor<1x
   %z = mllm.attention %q, %q, %q bias(%row : tensor<1x1x3x3xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x3x32xf32>, tensor<1x3x32xf32>) -> tensor<1x3x32xf32>
   func.return %y, %z : tensor<1x3x32xf32>, tensor<1x3x32xf32>
 }
+
+// CHECK-LABEL: func.func @leaves_out_what_always_holds
+// CHECK: mllm.attention %q, %k, %v key_mask(%m : tensor<1x5xi1>) {heads
+func.func @leaves_out_what_always_holds(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>, %m: tensor<1x5xi1>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %none = mllm.constant dense<0> : tensor<i64>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %i = mllm.reshape %0 : (tensor<3xi64>) -> tensor<1x1x3x1xi64>
+  %there = mllm.compare ge %i, %none : (tensor<1x1x3x1xi64>, tensor<i64>) -> tensor<1x1x3x1xi1>
+  %keys = mllm.reshape %m : (tensor<1x5xi1>) -> tensor<1x1x1x5xi1>
+  %both = mllm.binary and %there, %keys : (tensor<1x1x3x1xi1>, tensor<1x1x1x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %both, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_a_condition_on_some_queries
+// CHECK: mllm.attention %q, %k, %v bias(
+func.func @keeps_a_condition_on_some_queries(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %one = mllm.constant dense<1> : tensor<i64>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %i = mllm.reshape %0 : (tensor<3xi64>) -> tensor<1x1x3x1xi64>
+  %some = mllm.compare ge %i, %one : (tensor<1x1x3x1xi64>, tensor<i64>) -> tensor<1x1x3x1xi1>
+  %wide = mllm.broadcast %some : (tensor<1x1x3x1xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %wide, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}
