@@ -205,6 +205,24 @@ def heads_apart(g: Graph) -> SSAValue:
     return g.add(mllm.ReshapeOp(apart, (T * 2, 4)))
 
 
+def states(last: bool) -> Build:
+    """A scan over the tokens: what is read of them, or the states behind the last one."""
+
+    def build(g: Graph) -> SSAValue:
+        step = g.add(mllm.UnaryOp(UnaryKind.SOFTPLUS, g["x"]))
+        rows = g.linear(g["x"], "rows", 3)
+        a, start = constant(g, -np.ones((8, 3))), constant(g, np.ones((1, 8, 3)))
+        scan = mllm.SelectiveScanOp(g["x"], step, a, rows, rows, start)
+        g.add(scan)
+        return scan.last if last else scan.y
+
+    return build
+
+
+def summed_up(**flags: bool) -> Build:
+    return lambda g: g.add(mllm.CumsumOp(g["x"], 1, **flags))
+
+
 def largest_tokens(g: Graph) -> SSAValue:
     sums = g.add(mllm.ReduceOp(ReduceKind.SUM, g["x"], (2,), keepdims=False))
     top = mllm.TopKOp(sums, 1, 1)
@@ -248,6 +266,10 @@ CASES: dict[str, tuple[dict, Build]] = {
     "normalised over tokens": (TOKENS, normalised_over_tokens),
     "all pairs of two streams": (OTHER, all_pairs),
     "heads apart": (TOKENS, heads_apart),
+    "tokens summed up": (TOKENS, summed_up()),
+    "tokens summed up backwards": (TOKENS, summed_up(reverse=True, exclusive=True)),
+    "states that are read": (TOKENS, states(last=False)),
+    "states behind the last token": (TOKENS, states(last=True)),
     "the largest token": (TOKENS, largest_tokens),
     "codes of all tokens": (TOKENS, quantised_product(None)),
     "codes of each token": (TOKENS, quantised_product(2)),

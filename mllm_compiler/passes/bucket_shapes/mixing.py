@@ -42,6 +42,21 @@ def reduce(op: mllm.ReduceOp, p: Padded) -> None:
     op.operands[0] = p.filled(op.x, number, op, axes)
 
 
+def cumsum(op: mllm.CumsumOp, p: Padded) -> None:
+    """Padding adds nothing."""
+    op.operands[0] = p.filled(op.x, 0, op, (op.axis.value.data,))
+
+
+def selective_scan(op: mllm.SelectiveScanOp, p: Padded) -> None:
+    """A step of no width leaves the states as they are."""
+    tokens = {p.dims(v)[1] for v in (op.x, op.step, op.b, op.c)}
+    if len(tokens) > 1:
+        raise p.refusal(op, "its operands may pad differently")
+    for value in (op.x, op.b):
+        static(op, p, p.dims(value)[2:])
+    op.operands[1] = p.filled(op.step, 0, op, (1,))
+
+
 def _mean(
     op: Operation, p: Padded, x: SSAValue, axes: tuple[int, ...], *, keepdims: bool
 ) -> SSAValue:

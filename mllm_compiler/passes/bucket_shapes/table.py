@@ -42,6 +42,8 @@ RULES: dict[type[Operation], Rule] = {
     mllm.IntegerConvOp: rows.integer_conv,
     mllm.SoftmaxOp: mixing.softmax,
     mllm.ReduceOp: mixing.reduce,
+    mllm.CumsumOp: mixing.cumsum,
+    mllm.SelectiveScanOp: mixing.selective_scan,
     mllm.MatmulOp: mixing.matmul,
     mllm.ConvOp: mixing.conv,
     mllm.PoolOp: mixing.pool,
