@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import TensorType
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.mllm import PoolKind, ReduceKind
 from mllm_compiler.dialects.types import ELEMENTS
-from tests.reference.single_op import close, real, run, run_constant, standard
+from tests.reference.single_op import RNG, close, real, run, run_constant, standard
 
 REDUCE = {
     ReduceKind.SUM: "ReduceSum",
