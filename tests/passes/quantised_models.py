@@ -180,6 +180,14 @@ RUNTIME = [
         lifted=ONLY_WEIGHT,
     ),
     Case(
+        "of 2 bits",
+        ".MatMulNBits",
+        {"a": floats(1, 2, 64), "b": integers(2, U8, 6, 2, 8), "s": floats(3, 12)},
+        {**NBITS, "bits": 2},
+        weights=("b", "s"),
+        lifted=ONLY_WEIGHT,
+    ),
+    Case(
         "of 8 bits",
         ".MatMulNBits",
         {"a": floats(1, 2, 64), "b": integers(2, U8, 6, 2, 32), "s": floats(3, 12)},
