@@ -34,6 +34,7 @@ from mllm_compiler.passes.canonical_form import CANONICAL
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.passes.lift_onnx import (
     attention,
+    einsum,
     elementwise,
     indexing,
     linear,
@@ -43,6 +44,7 @@ from mllm_compiler.passes.lift_onnx import (
     movement,
     quantised,
     rotary,
+    scatter,
     vision,
 )
 from mllm_compiler.passes.lift_onnx.emit import Converter, Emit, is_symbolic_result
@@ -51,6 +53,7 @@ from mllm_compiler.weights import WeightStore
 
 FAMILIES = (
     attention,
+    einsum,
     elementwise,
     indexing,
     linear,
@@ -60,6 +63,7 @@ FAMILIES = (
     movement,
     quantised,
     rotary,
+    scatter,
     vision,
 )
 

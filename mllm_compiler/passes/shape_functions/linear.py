@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final, cast
 from xdsl.dialects.builtin import f32, i32, i64
 
 from mllm_compiler.dialects.dims import UNKNOWN, Dim
+from mllm_compiler.passes.equations import read_equation
 from mllm_compiler.passes.shape_functions.knowledge import (
     Dims,
     Known,
     ShapeFunction,
     Shapes,
     broadcast,
+    broadcast_dim,
     normal_axis,
     tensor,
 )
@@ -153,6 +155,24 @@ def skip_norm(op: OnnxOp, shapes: Shapes) -> list[Known]:
 
 _REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare"
 
+
+def einsum(op: OnnxOp, shapes: Shapes) -> list[Known]:
+    """The axes that the equation keeps; an axis of several operands is that of one of them."""
+    operands = [shapes.of(value) for value in op.operands]
+    given = [known.dims for known in operands if known.dims is not None]
+    equation = None
+    if len(given) == len(operands):
+        equation = read_equation(str(op.attribute("equation")), [len(dims) for dims in given])
+    if equation is None:
+        return [tensor(operands[0].element, None)]
+    extents: dict[str, Dim] = {}
+    for term, dims in zip(equation.terms, given, strict=True):
+        for axis, dim in zip(term, dims, strict=True):
+            known = extents.get(axis, dim)
+            extents[axis] = broadcast_dim(shapes, known, dim, op)
+    return [tensor(operands[0].element, [extents[axis] for axis in equation.output])]
+
+
 FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     **{f"onnx.Reduce{name}": reduce for name in _REDUCTIONS.split()},
     "onnx.ArgMax": arg_reduce,
@@ -161,6 +181,7 @@ FUNCTIONS: Final[dict[str, ShapeFunction]] = {
     "onnx.MatMulInteger": matmul_integer,
     "onnx.QLinearMatMul": qlinear_matmul,
     "onnx.Gemm": gemm,
+    "onnx.Einsum": einsum,
     "onnx.LayerNormalization": layer_norm,
     "onnx.RMSNormalization": layer_norm,
     "onnx.microsoft.SimplifiedLayerNormalization": layer_norm,
