@@ -96,9 +96,18 @@ def _name(pattern: str, kind: str) -> str:
 
 
 def language_model(file: str, ports: Ports) -> GraphSpec | None:
-    """A graph as language model: tokens and a past go in, logits and the cache come out."""
+    """A graph as language model: tokens and a past go in, logits and a longer past come out.
+
+    None where it is anything else; a past of fixed length that is written in place is no cache.
+    """
     cache = cache_of(ports)
     if cache is None or "logits" not in ports.outputs or not _tokens(ports):
+        return None
+    past, present = (
+        ports.inputs[cache.key.replace("{layer}", "0")],
+        ports.outputs[_name(cache.out, "key")],
+    )
+    if past == present and len(past) == 4 and not past[2].unknown:
         return None
     return GraphSpec(file=file, role="language-model", cache=cache)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import onnx
 import pytest
 
 from mllm_compiler.errors import CompileError
@@ -71,6 +72,17 @@ def test_a_bare_file_with_a_cache_is_a_language_model(tmp_path: Path) -> None:
     assert spec.graphs["model"].cache == CACHE
     assert spec.dims["past_sequence_length"] == DimSpec(max=2048)
     assert read_model_spec(tmp_path) == spec
+
+
+def test_a_past_of_fixed_length_is_no_cache(tmp_path: Path) -> None:
+    file = folders.copied("tiny-llama", tmp_path) / "model.onnx"
+    model = onnx.load(file)
+    for value in (*model.graph.input, *model.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        if len(dims) == 4:
+            dims[2].dim_param = "max_length"
+    onnx.save(model, file)
+    assert read_model_spec(file).graphs["model"].role == "graph"
 
 
 def test_other_models_are_one_graph(tmp_path: Path) -> None:
