@@ -44,6 +44,7 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.types import shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
 from mllm_compiler.passes.matching import made_by
+from mllm_compiler.passes.pack_weights import CHUNK
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 from mllm_compiler.weights import WeightStore
 
@@ -177,7 +178,9 @@ def _part(store: WeightStore, value: SSAValue, rows: Rows) -> Operation:
         return SliceOp(value, [int(rows[0]), *[0] * len(rest)], [len(rows), *rest])
     blob = weight.value
     whole = store.array(blob.digest.data, str(blob.element), blob.dims)
-    digest = store.add(np.ascontiguousarray(whole[rows]))
+    step = max(1, CHUNK * len(whole) // max(1, whole.nbytes))
+    digest = store.add_pieces(whole[rows[at : at + step]] for at in range(0, len(rows), step))
+    store.release()
     part = BlobAttr.of(digest, blob.element, (len(rows), *blob.dims[1:]))
     name = weight.weight_name.data if weight.weight_name is not None else None
     return WeightOp(part, None if name is None else f"{name}[{rows[0]}:{rows[-1] + 1}]")

@@ -34,7 +34,11 @@ def _gather(op: OnnxOp, emit: Emit) -> SSAValue | None:
     x, indices = op.operands
     if not rank_of(x):
         return None
-    axis = normal_axis(integer_attribute(op, "axis"), rank_of(x))
+    return _taken(emit, x, indices, normal_axis(integer_attribute(op, "axis"), rank_of(x)))
+
+
+def _taken(emit: Emit, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
+    """Elements along an axis; rows of a table are looked up."""
     constant = constant_array(indices)
     table = axis == 0 and rank_of(x) == 2 and is_float(element_of(x)) and rank_of(indices) > 0
     if table and element_of(indices) in (i32, i64) and constant is None:
@@ -48,6 +52,8 @@ def _gather_nd(op: OnnxOp, emit: Emit) -> SSAValue | None:
     depth, batch = shape_of(indices)[-1].as_int(), integer_attribute(op, "batch_dims")
     if not depth or any(d.unknown for v in (x, indices) for d in shape_of(v)):
         return None
+    if depth == 1 and not batch:
+        return _taken(emit, x, emit.reshape(indices, shape_of(indices)[:-1]), 0)
     named, rest = shape_of(x)[: batch + depth], shape_of(x)[batch + depth :]
     places = [_along(emit, indices, axis) for axis in range(batch)]
     places += [_part(emit, indices, at, size) for at, size in enumerate(named[batch:])]
