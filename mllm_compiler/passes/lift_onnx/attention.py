@@ -35,6 +35,7 @@ from mllm_compiler.passes.lift_onnx.heads import (
     in_cache_layout,
     join_heads,
     up_to,
+    up_to_sum,
 )
 from mllm_compiler.passes.lift_onnx.linear import (
     integer_attribute,
@@ -270,8 +271,11 @@ def _group_query(op: OnnxOp, emit: Emit) -> Values | None:
     lengths, count = op.input(5), shape_of(keys)[2]
     assert lengths is not None
     if any(d != count - 1 for d in contents(lengths) or [Dim()]):
-        batch = shape_of(q)[0]
-        made.key_mask = up_to(emit, emit.reshape(lengths, (batch,)), count, included=True)
+        seen = up_to_sum(emit, lengths, count)
+        if seen is None:
+            each = emit.reshape(lengths, (shape_of(q)[0],))
+            seen = up_to(emit, each, count, included=True)
+        made.key_mask = seen
     extra = op.input(10)
     if extra is not None:
         made.biases.append(extra)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from xdsl.dialects.builtin import i1, i64
+from xdsl.dialects.builtin import f32, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects.dims import Dim
@@ -26,9 +26,12 @@ from mllm_compiler.dialects.mllm import (
     TransposeOp,
     UnaryKind,
     UnaryOp,
+    constant_scalar,
 )
-from mllm_compiler.dialects.types import element_of, rank_of, shape_of
+from mllm_compiler.dialects.mllm.contract import int_list
+from mllm_compiler.dialects.types import element_of, is_integer, rank_of, shape_of
 from mllm_compiler.passes.lift_onnx.emit import Emit
+from mllm_compiler.passes.matching import binary, made_by, peel
 
 ONE = Dim.const(1)
 
@@ -228,3 +231,21 @@ def up_to(emit: Emit, lengths: SSAValue, keys: Dim, *, included: bool = False) -
     kind = CompareKind.LE if included else CompareKind.LT
     row = emit.reshape(emit(IotaOp(keys)), (1, keys))
     return emit(CompareOp(kind, row, emit.reshape(column, (batch, 1))))
+
+
+def up_to_sum(emit: Emit, last: SSAValue, keys: Dim) -> SSAValue | None:
+    """A key mask [B, S] up to the index `sum(mask) - 1` of each row of a mask of integers.
+
+    The sum is taken in float32, which is exact below 2^24 keys and has a kernel everywhere. None
+    where the index is anything else.
+    """
+    pair = binary(peel(last), BinaryKind.SUB)
+    total = made_by(peel(pair[0]), ReduceOp) if pair is not None else None
+    if pair is None or total is None or constant_scalar(pair[1]) != 1.0:
+        return None
+    rows = rank_of(total.x) == 2 and int_list(total.axes) == (1,)
+    if not rows or total.kind.data is not ReduceKind.SUM or not is_integer(element_of(total.x)):
+        return None
+    count = emit(ReduceOp(ReduceKind.SUM, emit(CastOp(total.x, f32)), [1], keepdims=True))
+    row = emit.reshape(emit(CastOp(emit(IotaOp(keys)), f32)), (1, keys))
+    return emit(CompareOp(CompareKind.LT, row, count))

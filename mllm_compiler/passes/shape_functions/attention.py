@@ -99,6 +99,8 @@ def group_query_attention(op: OnnxOp, shapes: Shapes) -> list[Known]:
     batch, tokens, width = q.dims
     packed = op.input(1) is None
     each = width // Dim.const(heads + 2 * kv if packed else heads)
+    if past.dims is not None:
+        shapes.equate(past.dims[3], each, op)
     # The cache may be a buffer that is longer than what it holds; its length is then kept.
     total = shapes.of(op.input(6)).contents
     length = total[0] if total else past.dims[2] + tokens if past.dims else UNKNOWN
