@@ -44,7 +44,7 @@ from mllm_compiler.dialects.mllm import (
 )
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
-from mllm_compiler.passes.matching import made_by, static_shape
+from mllm_compiler.passes.matching import made_by
 from mllm_compiler.passes.pack_weights import CHUNK
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 from mllm_compiler.weights import WeightStore
@@ -139,16 +139,6 @@ def _product_with_weight(turn: Transposed, op: MatmulOp, rewriter: PatternRewrit
         substitute(rewriter, op, *made, LinearOp(op.a, made[-1].results[0]))
 
 
-def _reshaped_weight(op: ReshapeOp, rewriter: PatternRewriter) -> None:
-    """A weight of more axes that is seen as a matrix is the same bytes under another shape."""
-    weight, shape = made_by(op.x, WeightOp), static_shape(op.result)
-    if weight is None or shape is None or len(shape) != 2 or rank_of(op.x) < 3:
-        return
-    blob = BlobAttr.of(weight.value.digest.data, weight.value.element, shape)
-    name = weight.weight_name.data if weight.weight_name is not None else None
-    substitute(rewriter, op, WeightOp(blob, name))
-
-
 def _bias(op: BinaryOp, rewriter: PatternRewriter) -> None:
     """A row that is added to a product that nothing else reads."""
     if op.kind.data is not BinaryKind.ADD:
@@ -190,6 +180,5 @@ class LiftLinear(ModulePass):
         """Rewrites to a fixpoint."""
         turn = Transposed(store_of(ctx))
         turned = On(MatmulOp, lambda op, rewriter: _product_with_weight(turn, op, rewriter))
-        shaped = On(ReshapeOp, _reshaped_weight)
-        rewrite(op, shaped, On(MatmulOp, _product), turned, On(BinaryOp, _bias))
+        rewrite(op, On(MatmulOp, _product), turned, On(BinaryOp, _bias))
         rewrite(op, On(LinearOp, _rows), *SHAPE_PATTERNS)
