@@ -129,21 +129,6 @@ ATTENTION = [
     Case("of four axes", "Attention", HEADS_FIRST, lifted=OTHER),
     Case("of booleans", "Attention", {**HEADS_FIRST, "mask": LOWER}, lifted=ONE),
     Case("of a bias", "Attention", {**HEADS_FIRST, "mask": floats(6, B, 1, T, S)}, lifted=ONE),
-    Case(
-        "causal beside a bias",
-        "Attention",
-        {**qkv(), "mask": floats(6, B, 1, T, T)},
-        {**COUNTS, "is_causal": 1},
-        lifted={**ONE, "mllm.compare": 0, "mllm.iota": 0},
-    ),
-    Case(
-        "causal beside a bias and a cache",
-        "Attention",
-        {**qkv(KV), "mask": floats(6, B, 1, T, S), **past(KV)},
-        {"q_num_heads": H, "kv_num_heads": KV, "is_causal": 1},
-        outputs=(True, True, True),
-        lifted={**CACHED, "mllm.compare": 0, "mllm.iota": 0},
-    ),
     Case("aligned above", "Attention", HEADS_FIRST, {"is_causal": 1}, lifted=ONE),
     Case(
         "with capped scores",
