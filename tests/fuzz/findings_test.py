@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import onnx
 import pytest
 
+from mllm_compiler.dialects.mllm import ConstantOp
+from mllm_compiler.dialects.mllm.constants import constant_array
+from mllm_compiler.dialects.onnx_attributes import tensor_attribute
 from tests.fuzz.attempt import COMPILED, Sandbox
 from tests.fuzz.seeds import FUNCTIONS, FUNCTIONS_HEADER
 from tests.importer import onnx_models as models
@@ -107,6 +112,11 @@ def test_a_weight_of_no_known_dtype_is_refused(sandbox: Sandbox) -> None:
     model = models.weighted()
     model.graph.initializer.add(name="x", data_type=29, dims=[3], raw_data=bytes(24))
     assert sandbox.attempt(model.SerializeToString()) == "MLC-I007"
+
+
+def test_a_constant_of_less_than_a_byte_is_no_array() -> None:
+    numbers = tensor_attribute(np.zeros(3, ml_dtypes.float4_e2m1fn))
+    assert constant_array(ConstantOp(numbers).results[0]) is None
 
 
 def test_functions_that_stand_for_very_many_nodes_are_refused(sandbox: Sandbox) -> None:

@@ -206,9 +206,17 @@ def array_of(value: DenseIntOrFPElementsAttr) -> NDArray[np.generic]:
 
 
 def constant_array(value: SSAValue) -> NDArray[np.generic] | None:
-    """The array of a value that an `mllm.constant` makes, None for any other value."""
+    """The array of a value that an `mllm.constant` makes.
+
+    None for any other value, and for elements of less than a byte, which fill no array.
+    """
     owner = value.owner
-    return array_of(owner.value) if isinstance(owner, ConstantOp) else None
+    if not isinstance(owner, ConstantOp):
+        return None
+    try:
+        return array_of(owner.value)
+    except TypeError:
+        return None
 
 
 def constant_scalar(value: SSAValue) -> float | None:

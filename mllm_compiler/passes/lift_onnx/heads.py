@@ -74,7 +74,8 @@ class Heads:
     def attend(self, k: SSAValue, v: SSAValue) -> SSAValue:
         """[B, T, H*Dv]; k and v are tokens-major, or in cache layout."""
         size = shape_of(self.q)[2].as_int()
-        assert size is not None
+        if size is None:
+            raise ValueError("the size of the queries is not known")
         scale = self.scale or (size // self.heads) ** -0.5
         if self.softcap:
             return self._capped(k, v, scale)
