@@ -133,7 +133,7 @@ def _exported(case: Case, opset: int) -> str | None:
         given = {n: np.asarray(v) if isinstance(v, np.generic) else v for n, v in inputs.items()}
         try:
             results = InferenceSession(model).run(names, given)
-        except (errors.NotImplemented, RuntimeError):
+        except (errors.NotImplemented, errors.Fail, RuntimeError):
             results = ReferenceEvaluator(proto).run(None, given)
         return dict(zip(names, results, strict=True))
 

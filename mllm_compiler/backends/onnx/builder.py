@@ -68,21 +68,32 @@ class Builder:
         Raises:
             CompileError: MLC-U014, the opset has no such operator, or not for such types.
         """
-        self._check(operator, inputs)
+        types = self._types(operator, inputs)
         given = ir.convenience.convert_attributes(attributes)
-        return self.whole(operator, inputs, given, outputs, f"{self.scope}/{operator}")
+        made = self.whole(operator, inputs, given, outputs, f"{self.scope}/{operator}")
+        for value, type in zip(made, types, strict=False):
+            value.type = type
+        return made
 
-    def _check(self, operator: str, inputs: Sequence[Argument]) -> None:
-        """Refuses an operator that the opset does not have, or does not have for a type."""
+    def _types(self, operator: str, inputs: Sequence[Argument]) -> list[ir.TypeProtocol | None]:
+        """The types of an operator's results, where they are those of its inputs.
+
+        Raises:
+            CompileError: MLC-U014, the opset has no such operator, or not for such types.
+        """
         schema = schema_of(f"onnx.{operator}", self.opset)
         if schema is None:
             raise self.missing(f"'{operator}'")
+        known: dict[str, ir.TypeProtocol] = {}
         for at, value in enumerate(inputs):
-            formal = schema.inputs[min(at, len(schema.inputs) - 1)]
-            kind = None if value is None or value.type is None else str(value.type.dtype)
-            allowed = schema.constraints.get(formal.type)
-            if kind and allowed and f"tensor({kind.lower()})" not in allowed:
+            if value is None or value.type is None:
+                continue
+            formal, kind = schema.inputs[min(at, len(schema.inputs) - 1)], str(value.type.dtype)
+            allowed = schema.constraints.get(formal.type, {formal.type})
+            if f"tensor({kind.lower()})" not in allowed:
                 raise self.missing(f"'{operator}' of {kind.lower()}")
+            known.setdefault(formal.type, value.type)
+        return [known.get(formal.type) for formal in schema.outputs]
 
     def missing(self, what: str) -> CompileError:
         """What to raise where the opset lacks something."""
