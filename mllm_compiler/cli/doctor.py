@@ -21,7 +21,6 @@ REQUIRED = (
     "onnx-ir",
     "numpy",
     "ml-dtypes",
-    "networkx",
     "jinja2",
     "click",
     "rich",
