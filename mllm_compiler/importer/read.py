@@ -10,7 +10,7 @@ from typing import Final, cast
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError
-from onnx_ir.passes.common import InlinePass
+from onnx.inliner import inline_local_functions
 
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer.protobuf import without_tensors
@@ -38,7 +38,7 @@ def read_model(file: Path) -> ir.Model:
     except Exception as error:  # both libraries raise whatever they met, for text that is no UTF-8
         raise _unreadable(file, error) from error
     if model.functions:
-        _inline(model, file)
+        model = _inlined(model, proto, file)
     if not ordered:
         _sort(model, file)
     return model
@@ -193,12 +193,17 @@ def node_name(node: onnx.NodeProto, index: int) -> str:
     return node.name or f"{node.op_type}_{index}"
 
 
-def _inline(model: ir.Model, file: Path) -> None:
+def _inlined(model: ir.Model, proto: onnx.ModelProto, file: Path) -> ir.Model:
+    """The model without functions; the standard's inliner keeps those that it cannot inline."""
     try:
         count = _inlined_nodes(model.graph, model, {})
         if count > MOST_NODES:
             raise ValueError(f"they stand for {count} nodes, more than {MOST_NODES}")
-        InlinePass()(model)
+        whole = inline_local_functions(proto)
+        if whole.functions:
+            kept = whole.functions[0].name
+            raise ValueError(f"'{kept}' calls itself, or has another opset than the model")
+        return ir.serde.deserialize_model(whole)
     except Exception as error:
         raise CompileError(
             "MLC-I011",

@@ -149,6 +149,19 @@ def test_functions_are_inlined(tmp_path: Path) -> None:
     assert add.operands[0] is add.operands[1]
 
 
+def test_functions_that_stand_for_many_nodes(tmp_path: Path) -> None:
+    """Twelve functions that call the next one twice: 2^12 nodes, whose names all clash."""
+    calls = "".join(
+        f'<domain: "local", opset_import: ["" : 17, "local" : 1]>\n'
+        f"f{i} (a) => (b) {{ t = local.f{i + 1} (a) b = local.f{i + 1} (t) }}\n"
+        for i in range(12)
+    )
+    text = "g (float[2] x) => (float[2] y) { y = local.f0 (x) }\n" + calls
+    text += '<domain: "local", opset_import: ["" : 17]> f12 (a) => (b) { b = Neg (a) }'
+    header = '<ir_version: 8, opset_import: ["" : 17, "local" : 1]>\n'
+    assert len(ops(import_model(models.write(tmp_path, text, header=header)))) == 4096
+
+
 def test_nodes_are_put_in_order(tmp_path: Path) -> None:
     text = "g (float[2] x) => (float[2] y) { y = Neg(h) h = Abs(x) }"
     assert [op.name for op in ops(import_model(models.write(tmp_path, text)))] == [
