@@ -121,13 +121,16 @@ def _multiplied_sums(turn: Transposed, op: BinaryOp, rewriter: PatternRewriter) 
 
 
 def _product_of_numbers(op: LinearOp, rewriter: PatternRewriter) -> None:
-    """A linear map of codes whose rows have one scale each, or all one, by a quantised weight."""
+    """A linear map of codes by a quantised weight.
+
+    Its rows have one scale each, or all one, or one for each block of the weight.
+    """
     x, weight = made_by(op.x, DequantizeOp), made_by(op.weight, DequantizeOp)
-    if x is None or weight is None or x.axis is not None or not _is_narrow(x, weight):
-        return
-    if not all(_is_for_rows(p) for p in (x.scale, x.zero_point)):
+    if x is None or weight is None or not _is_narrow(x, weight):
         return
     size = weight.block_size
+    if not _fits_rows(x, None if size is None else size.value.data):
+        return
     in_rows = size is None and all(_is_for_rows(p) for p in (weight.scale, weight.zero_point))
     in_blocks = size is not None and weight.axis is not None and weight.axis.value.data == 1
     if not in_rows and not in_blocks:
@@ -143,6 +146,13 @@ def _product_of_numbers(op: LinearOp, rewriter: PatternRewriter) -> None:
         block_size=None if size is None else size.value.data,
     )
     substitute(rewriter, op, made)
+
+
+def _fits_rows(x: DequantizeOp, size: int | None) -> bool:
+    """Whether a row has one scale, or one for each of its blocks of a size."""
+    if x.axis is None or x.block_size is None:
+        return all(_is_for_rows(p) for p in (x.scale, x.zero_point))
+    return x.axis.value.data == rank_of(x.x) - 1 and x.block_size.value.data == size
 
 
 def _is_narrow(*ops: DequantizeOp) -> bool:

@@ -64,7 +64,11 @@ def dequantized(codes: Array, scale: Array, zero: Array | None, dtype: np.dtype[
     return (less(codes, zero).astype(wide) * scale.astype(wide)).astype(dtype)
 
 
-def spread(op: QuantizeOp | DequantizeOp, parameter: Array | None, dims: tuple[int, ...]) -> Any:
+def spread(
+    op: QuantizeOp | DequantizeOp | DynamicQuantizeOp,
+    parameter: Array | None,
+    dims: tuple[int, ...],
+) -> Any:
     """A scale or zero point of blocks, once for each element along their axis."""
     if parameter is None or not parameter.ndim or op.axis is None or op.block_size is None:
         return parameter
@@ -89,21 +93,34 @@ def _dynamic_quantize(
     op: DynamicQuantizeOp, operands: Sequence[Array], frame: Frame
 ) -> Sequence[Array]:
     x, element = operands[0], element_of(op.codes)
-    axis, (lowest, largest) = op.axis, bounds_of(element)
-    along = None if axis is None else axis.value.data
-    zero = x.dtype.type(0)
-    top = x.max(along, keepdims=along is not None, initial=zero)
-    bottom = x.min(along, keepdims=along is not None, initial=zero)
+    lowest, largest = bounds_of(element)
+    bottom, top = _range(op, x)
     if op.zero_point is None:
         scale = np.maximum(top, -bottom) / x.dtype.type(largest)
     else:
         scale = (top - bottom) / x.dtype.type(largest - lowest)
     scale = cast(Array, np.where(scale == 0, x.dtype.type(1), scale))
     if op.zero_point is None:
-        return [quantized(x, scale, None, element), scale]
+        return [quantized(x, spread(op, scale, x.shape), None, element), scale]
     offset = np.rint((lowest - bottom / scale).clip(lowest, largest))
     point = np.asarray(offset).astype(dtype_of(element))
-    return [quantized(x, scale, point, element), scale, point]
+    codes = quantized(x, spread(op, scale, x.shape), spread(op, point, x.shape), element)
+    return [codes, scale, point]
+
+
+def _range(op: DynamicQuantizeOp, x: Array) -> tuple[Array, Array]:
+    """The least and the largest number that share a scale, 0 among them."""
+    zero = x.dtype.type(0)
+    if op.axis is None:
+        return x.min(initial=zero), x.max(initial=zero)
+    axis = op.axis.value.data
+    if op.block_size is None:
+        return tuple(f(axis, keepdims=True, initial=zero) for f in (x.min, x.max))
+    size = op.block_size.value.data
+    rest = [(0, -extent % size if at == axis else 0) for at, extent in enumerate(x.shape)]
+    blocks = np.pad(x, rest)
+    blocks = blocks.reshape(*x.shape[:axis], -1, size, *x.shape[axis + 1 :])
+    return tuple(f(axis + 1, initial=zero) for f in (blocks.min, blocks.max))
 
 
 def _given(values: Sequence[SSAValue | None], operands: Sequence[Array]) -> list[Array | None]:
@@ -130,25 +147,28 @@ def _integer_conv(op: IntegerConvOp, operands: Sequence[Array], frame: Frame) ->
 def _quantized_linear(op: QuantizedLinearOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, x_scale, weight, scale, *sides = operands
     x_zero, weight_zero, bias = _given((op.x_zero, op.weight_zero, op.bias), sides)
-    x = less(x, x_zero)
     size = x.shape[-1] if op.block_size is None else op.block_size.value.data
     count = -(-x.shape[-1] // size)
-    scale, zero = (_columns(p, count) for p in (scale, weight_zero))
+    in_blocks = any(p is not None and p.ndim and p.shape[-1] != 1 for p in (x_scale, x_zero))
+    scale, zero, x_scales, x_zeros = (
+        _columns(p, count) for p in (scale, weight_zero, x_scale.astype(np.float64), x_zero)
+    )
     y = np.zeros((), np.float64)
     for at, start in enumerate(range(0, x.shape[-1], size)):
-        rows, block = x[..., start : start + size], weight[:, start : start + size]
-        sums = exact(np.matmul, rows, less(block, zero[at]).T, size)
-        y = y + sums * scale[at].astype(np.float64).T
-    y = y * x_scale.astype(np.float64)
+        rows = less(x[..., start : start + size], x_zeros[at])
+        block = less(weight[:, start : start + size], zero[at])
+        sums = exact(np.matmul, rows, block.T, size) * scale[at].astype(np.float64).T
+        y = y + (sums * x_scales[at] if in_blocks else sums)
+    y = y if in_blocks else y * x_scale.astype(np.float64)
     y = y if bias is None else y + bias.astype(np.float64)
     return y.astype(dtype_of(element_of(op.result)))
 
 
 def _columns(parameter: Any, count: int) -> list[Any]:
-    """What belongs to each block, of a scale or zero point for all or [N, blocks]."""
+    """What belongs to each block, of a scale or zero point for all or [..., blocks]."""
     if parameter is None or not parameter.ndim or parameter.shape[-1] == 1:
         return [parameter] * count
-    return [parameter[:, [at]] for at in range(count)]
+    return [parameter[..., [at]] for at in range(count)]
 
 
 MEANINGS: dict[str, Meaning] = dict(

@@ -118,6 +118,8 @@ func.func @quant(%x: tensor<4x8xf32>, %s: tensor<4x1xf32>, %z: tensor<4x1xi8>, %
   %7, %8 = mllm.dynamic_quantize %x {axis = 1 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xi8>, tensor<4x1xf32>)
   %9 = mllm.quantized_linear %4, %5, %0, %s x_zero(%6 : tensor<ui8>) weight_zero(%z : tensor<4x1xi8>) bias(%r : tensor<4xf32>) : (tensor<4x8xui8>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<4x4xf32>
   %10 = mllm.quantized_linear %7, %8, %2, %b {block_size = 4 : i64} : (tensor<4x8xi8>, tensor<4x1xf32>, tensor<4x8xi4>, tensor<4x2xf32>) -> tensor<4x4xf32>
+  %11, %12, %13 = mllm.dynamic_quantize %x {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<4x2xf32>, tensor<4x2xui8>)
+  %14 = mllm.quantized_linear %11, %12, %2, %b x_zero(%13 : tensor<4x2xui8>) {block_size = 4 : i64} : (tensor<4x8xui8>, tensor<4x2xf32>, tensor<4x8xi4>, tensor<4x2xf32>) -> tensor<4x4xf32>
   func.return
 }
 func.func @integers(%a: tensor<4x8xui8>, %b: tensor<8x4xi8>, %z: tensor<ui8>, %x: tensor<1x3x4x4xui8>, %w: tensor<2x3x2x2xi8>) {

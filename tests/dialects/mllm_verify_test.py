@@ -143,11 +143,15 @@ dequantize 1 | 4x8xi4, 4x3xf32 | mllm.dequantize %0, %1 {axis = 1 : i64, block_s
 dequantize 2 | 4x8xi8, f32, i16 | mllm.dequantize %0, %1, %2 : (tensor<4x8xi8>, tensor<f32>, tensor<i16>) -> tensor<4x8xf32>
 dequantize 3 | 4x8xi8, f32, i8 | mllm.dequantize %0, %1, %2 : (tensor<4x8xi8>, tensor<f32>, tensor<i8>) -> tensor<4xf32>
 dynamic_quantize 1 | 4x8xf32 | mllm.dynamic_quantize %0 {axis = 2 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<4x8xf32>, tensor<4x8xui8>)
+dynamic_quantize 1 | 4x8xf32 | mllm.dynamic_quantize %0 {block_size = 4 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<f32>, tensor<ui8>)
 dynamic_quantize 2 | 4x8xf32 | mllm.dynamic_quantize %0 : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<f32>, tensor<i8>)
 dynamic_quantize 3 | 4x8xf32 | mllm.dynamic_quantize %0 {axis = 1 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<4xf32>, tensor<4xui8>)
+dynamic_quantize 3 | 4x8xf32 | mllm.dynamic_quantize %0 {axis = 1 : i64, block_size = 3 : i64} : (tensor<4x8xf32>) -> (tensor<4x8xui8>, tensor<4x2xf32>, tensor<4x2xui8>)
 quantized_linear 1 | 3x8xi8, f32, 4x7xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<f32>, tensor<4x7xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
 quantized_linear 2 | 3x8xi8, 8xf32, 4x8xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<8xf32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
 quantized_linear 2 | 3x8xi8, 2x1xf32, 4x8xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<2x1xf32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 2 | 3x8xi8, 3x2xf32, 4x8xi8, 4x1xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<3x2xf32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>
+quantized_linear 2 | 3x8xi8, 3x3xf32, 4x8xi8, 4x2xf32 | mllm.quantized_linear %0, %1, %2, %3 {block_size = 4 : i64} : (tensor<3x8xi8>, tensor<3x3xf32>, tensor<4x8xi8>, tensor<4x2xf32>) -> tensor<3x4xf32>
 quantized_linear 3 | 3x8xi8, f32, 4x8xi8, 4xf32 | mllm.quantized_linear %0, %1, %2, %3 : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4xf32>) -> tensor<3x4xf32>
 quantized_linear 3 | 3x8xi8, f32, 4x8xi8, 4x3xf32 | mllm.quantized_linear %0, %1, %2, %3 {block_size = 4 : i64} : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4x3xf32>) -> tensor<3x4xf32>
 quantized_linear 3 | 3x8xi8, f32, 4x8xi8, 4x1xf32, 8xi8 | mllm.quantized_linear %0, %1, %2, %3 weight_zero(%4 : tensor<8xi8>) : (tensor<3x8xi8>, tensor<f32>, tensor<4x8xi8>, tensor<4x1xf32>) -> tensor<3x4xf32>

@@ -35,6 +35,25 @@ func.func @joins_the_numbers_of_codes_and_of_a_weight_in_blocks(%x: tensor<2x8xi
   func.return %y : tensor<2x4xf32>
 }
 
+// CHECK-LABEL: func.func @joins_rows_whose_blocks_are_those_of_the_weight
+// CHECK: mllm.quantized_linear %x, %xs, %w, %ws {block_size = 4 : i64} : (tensor<2x8xi8>, tensor<2x2xf32>, tensor<4x8xi4>, tensor<4x2xf32>) -> tensor<2x4xf32>
+// CHECK-NEXT: func.return
+func.func @joins_rows_whose_blocks_are_those_of_the_weight(%x: tensor<2x8xi8>, %xs: tensor<2x2xf32>, %w: tensor<4x8xi4>, %ws: tensor<4x2xf32>) -> tensor<2x4xf32> {
+  %0 = mllm.dequantize %x, %xs {axis = 1 : i64, block_size = 4 : i64} : (tensor<2x8xi8>, tensor<2x2xf32>) -> tensor<2x8xf32>
+  %1 = mllm.dequantize %w, %ws {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xi4>, tensor<4x2xf32>) -> tensor<4x8xf32>
+  %y = mllm.linear %0, %1 : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<2x4xf32>
+  func.return %y : tensor<2x4xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_rows_whose_blocks_are_others
+// CHECK-NOT: mllm.quantized_linear
+func.func @keeps_rows_whose_blocks_are_others(%x: tensor<2x8xi8>, %xs: tensor<2x4xf32>, %w: tensor<4x8xi4>, %ws: tensor<4x2xf32>) -> tensor<2x4xf32> {
+  %0 = mllm.dequantize %x, %xs {axis = 1 : i64, block_size = 2 : i64} : (tensor<2x8xi8>, tensor<2x4xf32>) -> tensor<2x8xf32>
+  %1 = mllm.dequantize %w, %ws {axis = 1 : i64, block_size = 4 : i64} : (tensor<4x8xi4>, tensor<4x2xf32>) -> tensor<4x8xf32>
+  %y = mllm.linear %0, %1 : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<2x4xf32>
+  func.return %y : tensor<2x4xf32>
+}
+
 // CHECK-LABEL: func.func @keeps_a_product_of_numbers_with_a_quantised_weight
 // CHECK-NOT: mllm.quantized_linear
 func.func @keeps_a_product_of_numbers_with_a_quantised_weight(%x: tensor<2x8xf32>, %w: tensor<4x8xi4>, %ws: tensor<4x2xf32>) -> tensor<2x4xf32> {

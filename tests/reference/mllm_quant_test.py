@@ -69,6 +69,47 @@ def test_dynamic_quantisation_of_tokens() -> None:
     assert np.abs(ours * scale - x).max() <= scale.max() / 2 * 1.001
 
 
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "asymmetric"])
+def test_dynamic_quantisation_of_blocks(axis: int, symmetric: bool) -> None:
+    """Each block by itself is what a tensor that is quantised whole is."""
+    x, element = real(2, 8, 8), i8 if symmetric else ui8
+    x[0, 1] = 0
+    # The last of three blocks has two.
+    found = run(
+        lambda x: mllm.DynamicQuantizeOp(x, element, symmetric=symmetric, axis=axis, block_size=3),
+        x,
+    )
+    for at, columns in enumerate((range(3), range(3, 6), range(6, 8))):
+        alone = run(
+            lambda b: mllm.DynamicQuantizeOp(b, element, symmetric=symmetric, axis=axis),
+            x.take(columns, axis),
+        )
+        np.testing.assert_array_equal(found[0].take(columns, axis), alone[0])
+        for ours, theirs in zip(found[1:], alone[1:], strict=True):
+            np.testing.assert_array_equal(ours.take([at], axis), theirs)
+
+
+@pytest.mark.parametrize("x_zeros", ["scale", "both"])
+def test_rows_in_blocks_are_the_product_of_what_the_codes_mean(x_zeros: str) -> None:
+    x, weight, bias = codes(np.uint8, 2, 3, 18), codes(ml_dtypes.int4, 6, 18), real(6)
+    x_scale, x_zero = np.abs(real(2, 3, 4)) + 0.01, codes(np.uint8, 2, 3, 4)
+    scale = np.abs(real(6, 4)) + 0.01
+    x_zero = x_zero if x_zeros == "both" else x_zero[..., :1]
+    ours = run(
+        lambda x, sx, w, sw, zx, b: mllm.QuantizedLinearOp(
+            x, sx, w, sw, x_zero=zx, bias=b, block_size=5
+        ),
+        *(x, x_scale, weight, scale, x_zero, bias),
+    )[0]
+    zeros = np.broadcast_to(x_zero.astype(np.float64), x_scale.shape)
+    wide_zero, wide_scale, w_scale = (
+        np.repeat(p.astype(np.float64), 5, -1)[..., :18] for p in (zeros, x_scale, scale)
+    )
+    rows, matrix = (x - wide_zero) * wide_scale, weight.astype(np.float64) * w_scale
+    close(ours, (rows @ matrix.T + bias).astype(np.float32))
+
+
 @pytest.mark.parametrize("size", [None, 5], ids=["rows", "blocks"])
 def test_a_quantised_linear_is_the_product_of_what_the_codes_mean(size: int | None) -> None:
     count = 1 if size is None else 4

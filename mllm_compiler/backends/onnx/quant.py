@@ -109,8 +109,26 @@ def _dynamic_quantize(op: DynamicQuantizeOp, b: Builder, inputs: Inputs) -> list
     x, element, real = inputs[0], element_of(op.codes), element_of(op.x)
     if op.axis is None and op.zero_point is not None and (element, real) == (ui8, f32):
         return list(b.several("DynamicQuantizeLinear", 3, x))
-    axes = tuple(range(rank_of(op.x))) if op.axis is None else (op.axis.value.data,)
-    keep, none = op.axis is not None, b.scalar(0, real)
+    if op.axis is None:
+        return _from_data(op, b, x, tuple(range(rank_of(op.x))), keep=False)
+    axis = op.axis.value.data
+    if op.block_size is None:
+        return _from_data(op, b, x, (axis,), keep=True)
+    dims, size = shape_of(op.x), op.block_size.value.data
+    if (dims[axis] % size).as_int() != 0:
+        raise b.missing("quantisation of blocks with scales from the data where one is cut short")
+    blocks = b.reshape(x, dims, (*dims[:axis], dims[axis] // size, size, *dims[axis + 1 :]))
+    codes, *sides = _from_data(op, b, blocks, (axis + 1,), keep=True)
+    flat = [b.node("Squeeze", side, b.integers(axis + 1)) for side in sides]
+    return [b.node("Reshape", codes, b.dims(dims)), *flat]
+
+
+def _from_data(
+    op: DynamicQuantizeOp, b: Builder, x: Value, axes: tuple[int, ...], *, keep: bool
+) -> list[Value]:
+    """Codes, scale and zero point where all elements along axes share a scale."""
+    element, real = element_of(op.codes), element_of(op.x)
+    none = b.scalar(0, real)
     top = b.node("Max", reduce(b, ReduceKind.MAX, x, axes, keepdims=keep), none)
     bottom = b.node("Min", reduce(b, ReduceKind.MIN, x, axes, keepdims=keep), none)
     lowest, largest = bounds_of(element)
@@ -137,7 +155,7 @@ def _numbers(
     b: Builder, codes: SSAValue, scale: SSAValue, zero: SSAValue | None, size: int | None = None
 ) -> Value:
     """What codes mean, as `mllm.dequantize` writes it."""
-    axis = None if size is None else 1
+    axis = None if size is None else rank_of(codes) - 1
     op = DequantizeOp(codes, scale, zero, axis=axis, block_size=size)
     made = _dequantize(op, b, [b[v] for v in op.operands])
     op.erase()
@@ -147,9 +165,15 @@ def _numbers(
 def _quantized_linear(op: QuantizedLinearOp, b: Builder, inputs: Inputs) -> Value:
     """Two DequantizeLinear and a product, which is what such a model says elsewhere."""
     size = None if op.block_size is None else op.block_size.value.data
-    x = _numbers(b, op.x, op.x_scale, op.x_zero)
+    blocks = [p is not None and not _is_one(p) for p in (op.x_scale, op.x_zero)]
+    x = _numbers(b, op.x, op.x_scale, op.x_zero, size if any(blocks) else None)
     weight = _numbers(b, op.weight, op.weight_scale, op.weight_zero, size)
     return product(b, x, weight, None if op.bias is None else b[op.bias])
+
+
+def _is_one(parameter: SSAValue) -> bool:
+    """Whether all codes of a row share a scale or zero point."""
+    return not rank_of(parameter) or shape_of(parameter)[-1].as_int() == 1
 
 
 def _integer_matmul(op: IntegerMatmulOp, b: Builder, inputs: Inputs) -> Value:

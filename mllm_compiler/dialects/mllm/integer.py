@@ -56,10 +56,13 @@ class QuantizedLinearOp(IRDLOperation):
 
     where k runs over block g of `block_size` inputs, or over all K. The sums s are exact; the rest
     has double precision and is rounded once. This is `mllm.linear` of two `mllm.dequantize`, in the
-    order in which integer hardware computes it (Jacob et al. 2018, equation 7).
+    order in which integer hardware computes it (Jacob et al. 2018, equation 7). Where x_scale or
+    x_zero is [..., blocks], x has them for each block too, as massive activations want it, and
+    y[n] = sum_g (s[n, g] weight_scale[n, g]) x_scale[g] + bias[n], summed from block 0 on.
 
     C1  weight is rank 2 and its second dim is the last of x.
-    C2  x_scale and x_zero broadcast to [..., 1].
+    C2  x_scale and x_zero broadcast to [..., 1]; with block_size to [..., blocks of K], where they
+        have the rank of x.
     C3  weight_scale and weight_zero broadcast to [N, 1]; with block_size to [N, blocks of K].
     C4  bias is [N].
     C5  the result is [..., N] with the leading dims of x.
@@ -114,9 +117,12 @@ class QuantizedLinearOp(IRDLOperation):
         x, weight = shape_of(self.x), shape_of(self.weight)
         fits = len(weight) == 2 and len(x) >= 1 and agree(weight[1], x[-1])
         check(self, 1, fits, "weight must be [N, K] where x is [..., K]")
-        fits = all(_is_for_rows(p, self.x) for p in (self.x_scale, self.x_zero))
-        check(self, 2, fits, "x_scale and x_zero must broadcast to [..., 1]")
         size = value_of(self.block_size)
+        fits = all(
+            _is_for_rows(p, self.x) or (size and fits_codes(self.x, [p], len(x) - 1, size))
+            for p in (self.x_scale, self.x_zero)
+        )
+        check(self, 2, fits, "x_scale and x_zero must be [..., 1], or [..., blocks]")
         sides = (self.weight_scale, self.weight_zero)
         fits = fits_codes(self.weight, sides, None if size is None else 1, size)
         fits &= size is not None or all(_is_for_rows(p, self.weight) for p in sides)

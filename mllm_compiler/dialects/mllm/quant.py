@@ -201,22 +201,25 @@ class DequantizeOp(IRDLOperation):
 class DynamicQuantizeOp(IRDLOperation):
     """Real to integer with scales from the data: x -> codes, scale, zero_point?.
 
-    One scale serves all of x, or, with axis, each line along it (a token, for the last axis). With
+    One scale serves all of x, or, with axis, each line along it (a token, for the last axis), or,
+    with block_size too, each block of so many along it, the last of which may be cut short. With
     a zero point, codes reach over [min(x, 0), max(x, 0)]: scale = (max - min) / (largest - lowest
     code), zero_point = clamp(round(lowest - min / scale)), and codes as in `mllm.quantize` (ONNX
     DynamicQuantizeLinear). Without, they are symmetric: scale = max|x| / largest code. The scale of
     zeros is 1.
 
-    C1  axis is one of x.
+    C1  axis is one of x; block_size is 1 or more, and stands with an axis only.
     C2  x and scale have one floating-point type; codes and zero_point one integer type, signed
         where there is no zero_point.
-    C3  codes have the dims of x; scale and zero_point are scalars, or x with 1 along axis.
+    C3  codes have the dims of x; scale and zero_point are scalars, or x with 1, or the number of
+        blocks, along axis.
     """
 
     name = "mllm.dynamic_quantize"
 
     x = operand_def(TensorType)
     axis = opt_prop_def(IntegerAttr)
+    block_size = opt_prop_def(IntegerAttr)
     codes = result_def(TensorType)
     scale = result_def(TensorType)
     zero_point = opt_result_def(TensorType)
@@ -226,13 +229,19 @@ class DynamicQuantizeOp(IRDLOperation):
     assembly_format = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(
-        self, x: SSAValue, element: Attribute, *, symmetric: bool, axis: int | None = None
+        self,
+        x: SSAValue,
+        element: Attribute,
+        *,
+        symmetric: bool,
+        axis: int | None = None,
+        block_size: int | None = None,
     ) -> None:
-        shared = self._shared(x, axis)
+        shared = self._shared(x, axis, block_size)
         zero_point = [] if symmetric else [tensor_of(element, shared)]
         super().__init__(
             operands=[x],
-            properties=given(axis=None if axis is None else integer(axis)),
+            properties=_blocks(axis, block_size),
             result_types=[
                 tensor_of(element, shape_of(x)),
                 tensor_of(element_of(x), shared),
@@ -241,21 +250,25 @@ class DynamicQuantizeOp(IRDLOperation):
         )
 
     @staticmethod
-    def _shared(x: SSAValue, axis: int | None) -> tuple[Dim, ...]:
+    def _shared(x: SSAValue, axis: int | None, block_size: int | None) -> tuple[Dim, ...]:
         if axis is None:
             return ()
+        if block_size is not None:
+            return parameter_dims(shape_of(x), axis, block_size)
         return tuple(Dim.const(1) if i == axis else d for i, d in enumerate(shape_of(x)))
 
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
-        axis = value_of(self.axis)
+        axis, size = value_of(self.axis), value_of(self.block_size)
         check(self, 1, axis is None or 0 <= axis < rank_of(self.x), f"axis {axis}")
+        fits = size is None or (axis is not None and size >= 1)
+        check(self, 1, fits, f"block_size {size} where axis is {axis}")
         codes = element_of(self.codes)
         fits = is_float(element_of(self.x)) and element_of(self.scale) == element_of(self.x)
         fits &= is_integer(codes) and _same_type(self.zero_point, self.codes)
         fits &= self.zero_point is not None or is_signed(codes)
         check(self, 2, fits, "floats in, integers out, signed where there is no zero_point")
-        shared = self._shared(self.x, axis)
+        shared = self._shared(self.x, axis, size)
         fits = all_agree(shape_of(self.codes), shape_of(self.x))
         fits &= all(all_agree(shape_of(v), shared) for v in self.results[1:])
         check(self, 3, fits, "the dims of codes, scale or zero_point")

@@ -201,6 +201,16 @@ CASES: dict[str, tuple[Make, list[np.ndarray], list[Shape]]] = {
         [real(3, 8)],
         [("b", 8)],
     ),
+    "dynamic_quantize-blocks": (
+        lambda x: mllm.DynamicQuantizeOp(x, i8, symmetric=True, axis=2, block_size=4),
+        [real(2, 3, 8)],
+        [("b", "t", 8)],
+    ),
+    "dynamic_quantize-blocks-asymmetric": (
+        lambda x: mllm.DynamicQuantizeOp(x, i8, symmetric=False, axis=1, block_size=4),
+        [real(2, 8, 3)],
+        [("b", 8, "t")],
+    ),
     "quantized_linear": (
         lambda x, s, w, v, z, b: mllm.QuantizedLinearOp(x, s, w, v, x_zero=z, bias=b),
         [
@@ -296,6 +306,39 @@ def test_blocks_keep_their_meaning_since_opset_21(tmp_path: Path) -> None:
     np.testing.assert_allclose(answers(path, inputs)["result0"], wanted, rtol=1e-6)
     with pytest.raises(CompileError, match="MLC-U014"):
         export_graph(graphs(module)[0], WeightStore(), 20)
+
+
+def test_rows_in_blocks_keep_their_meaning_since_opset_21(tmp_path: Path) -> None:
+    x, scale = real(2, 3, 8), np.abs(real(4, 2)) / 50
+    weight = ids(100, 4, 8).astype(np.int8)
+
+    def make(x: SSAValue, weight: SSAValue, scale: SSAValue) -> list[Operation]:
+        rows = mllm.DynamicQuantizeOp(x, i8, symmetric=False, axis=2, block_size=4)
+        product = mllm.QuantizedLinearOp(
+            rows.codes, rows.scale, weight, scale, x_zero=rows.zero_point, block_size=4
+        )
+        return [rows, product]
+
+    arrays = [x, weight, scale]
+    module = of_ops(make, arrays, [("b", "t", 8), weight.shape, scale.shape])
+    inputs = {f"arg{i}": a for i, a in enumerate(arrays)}
+    wanted = run_function(module, "f", inputs, WeightStore())["result0"]
+    path = tmp_path / "op.onnx"
+    path.write_bytes(serialised(export_graph(graphs(module)[0], WeightStore(), 21)))
+    np.testing.assert_allclose(answers(path, inputs)["result0"], wanted, rtol=2e-5, atol=2e-5)
+    with pytest.raises(CompileError, match="MLC-U014"):
+        export_graph(graphs(module)[0], WeightStore(), 20)
+
+
+def test_a_block_that_is_cut_short_is_refused() -> None:
+    x = real(2, 7)
+    module = of_op(
+        lambda x: mllm.DynamicQuantizeOp(x, i8, symmetric=True, axis=1, block_size=4),
+        [x],
+        [x.shape],
+    )
+    with pytest.raises(CompileError, match="MLC-U014"):
+        export_graph(graphs(module)[0], WeightStore(), 23)
 
 
 @pytest.mark.parametrize("opset", [17, 20])
