@@ -1,0 +1,1 @@
+"""How weights become integers: arrays in, arrays out, no IR."""
