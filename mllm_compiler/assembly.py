@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.backends.artifact import Entry, Port
-from mllm_compiler.backends.buckets import bucketed_of, served_entry
+from mllm_compiler.backends.buckets import served_entry
 from mllm_compiler.backends.c.artifact import CArtifact
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
@@ -49,7 +49,7 @@ def assemble(module: ModuleOp, target: str, spec: ModelSpec, store: WeightStore)
     served = {g.sym_name.data: g for g in graphs(module)}
     entries = [served_entry(entry, served[entry.name]) for entry in artifact.entries]
     pipeline = {"edges": edges_of(module), "caches": caches_of(module)}
-    config = config_of(spec, {**pipeline, **buckets_of(module)})
+    config = config_of(spec, pipeline)
     contents = [
         content_of_bytes("config.json", canonical(config)),
         *text_contents(spec),
@@ -100,15 +100,6 @@ def caches_of(module: ModuleOp) -> dict[str, dict[str, str]]:
         c.graph.data: {"key": c.key.data, "value": c.value.data, "out": c.out.data}
         for c in pipeline_of(module).caches
     }
-
-
-def buckets_of(module: ModuleOp) -> dict[str, object]:
-    """Which graphs of static shapes serve which entries, where any do."""
-    found = bucketed_of(module)
-    records = {name: {**vars(b)} for name, b in found.items()}
-    for record in records.values():
-        del record["entry"]
-    return {"buckets": records} if records else {}
 
 
 def weight_record(weight: PackedWeight, member: str) -> WeightRecord:

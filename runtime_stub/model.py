@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from runtime_stub import generation
-from runtime_stub.buckets import Bucketed
 from runtime_stub.caches import CacheNames, read_present, write_past
 from runtime_stub.generation import Piece, Request, Statistics
 from runtime_stub.handles import ALLOW_UNSIGNED, ALREADY_VERIFIED, Handles
@@ -130,11 +129,6 @@ class Model:
         Raises:
             RuntimeFailure: An input is missing, unknown or of another type or shape.
         """
-        bucketed = self._bucketed.get(entry)
-        if bucketed is not None:
-            fit = bucketed.fit(inputs)
-            wanted = [tensor.name for tensor in self.entries[fit.variant].inputs]
-            return fit.cut(self.run(fit.variant, fit.pad(inputs, wanted)))
         index = library().mllm_model_find_entry(self._handles.model, bytes_of(entry))
         if index < 0:
             known = ", ".join(self.entries)
@@ -227,11 +221,6 @@ class Model:
     @cached_property
     def _caches(self) -> Mapping[str, Mapping[str, str]]:
         return self._pipeline.get("caches", {})
-
-    @cached_property
-    def _bucketed(self) -> Mapping[str, Bucketed]:
-        records = self._pipeline.get("buckets", {})
-        return {name: Bucketed(entry=name, **record) for name, record in records.items()}
 
     @cached_property
     def _pipeline(self) -> dict[str, Any]:

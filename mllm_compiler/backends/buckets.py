@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import reduce
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 
 from mllm_compiler.backends.artifact import Entry, Port
-from mllm_compiler.dialects.dims import Atom, Dim, DimsAttr
+from mllm_compiler.dialects.dims import Dim, DimsAttr
 from mllm_compiler.dialects.mllm import VariantAttr
+from mllm_compiler.passes.bucket_shapes.padded import LENGTH
 from mllm_compiler.passes.graphs import DIMS, NAME, VARIANT, graphs, pipeline_of
-from runtime_stub.buckets import LENGTH, Bucketed
-from runtime_stub.buckets import Dim as Tree
+
+Dims = Mapping[str, tuple[Dim, ...]]
+"""The dims of tensors by name, as they are without padding."""
+
+
+@dataclass(frozen=True)
+class Bucketed:
+    """An entry whose shapes vary, and the graphs of static shapes that serve it.
+
+    Attributes:
+        entry: Its name.
+        inputs: The dims of what it takes.
+        outputs: The dims of what it gives.
+        least: The least value of each symbol.
+        left: The symbols whose padding stands before the real elements.
+        variants: The sizes of each graph.
+    """
+
+    entry: str
+    inputs: Dims
+    outputs: Dims
+    least: Mapping[str, int]
+    left: Sequence[str]
+    variants: Mapping[str, Mapping[str, int]]
 
 
 def bucketed_of(module: ModuleOp) -> dict[str, Bucketed]:
@@ -27,8 +49,8 @@ def bucketed_of(module: ModuleOp) -> dict[str, Bucketed]:
         entry = variant.entry.data
         made = found.get(entry) or Bucketed(
             entry=entry,
-            inputs=_trees(graph.arg_attrs),
-            outputs=_trees(graph.res_attrs),
+            inputs=_dims(graph.arg_attrs),
+            outputs=_dims(graph.res_attrs),
             least={symbol: least.get(symbol, 0) for symbol in variant.size_of},
             left=sorted(variant.left_symbols),
             variants={},
@@ -75,26 +97,3 @@ def _dims(attributes: ArrayAttr[DictionaryAttr] | None) -> dict[str, tuple[Dim, 
         if not name.data.startswith(LENGTH):
             found[name.data] = dims.data
     return found
-
-
-def _trees(attributes: ArrayAttr[DictionaryAttr] | None) -> dict[str, list[Tree]]:
-    return {name: [tree_of(d) for d in dims] for name, dims in _dims(attributes).items()}
-
-
-def tree_of(dim: Dim) -> Tree:
-    """A dim as a number, a symbol, or `[operation, dim, dim]`."""
-    terms: list[Tree] = []
-    for monomial, coefficient in dim.terms:
-        factors: list[Tree] = [_atom(atom) for atom in monomial]
-        if coefficient != 1 or not factors:
-            factors.append(coefficient)
-        terms.append(reduce(lambda a, b: ["mul", a, b], factors))
-    return reduce(lambda a, b: cast("Tree", ["add", a, b]), terms) if terms else 0
-
-
-def _atom(atom: Atom) -> Tree:
-    if not atom.op:
-        return atom.name
-    assert atom.lhs is not None
-    assert atom.rhs is not None
-    return [atom.op, tree_of(atom.lhs), tree_of(atom.rhs)]

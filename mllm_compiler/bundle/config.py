@@ -35,9 +35,8 @@ def config_of(spec: ModelSpec, pipeline: Mapping[str, object]) -> dict[str, Json
 
     Args:
         spec: What `model.toml` says.
-        pipeline: How entries are tied: `edges` (consumer, its input, producer, its output),
-            `caches` (what each entry calls its past and present tensors), and `buckets` (which
-            graphs of static shapes serve an entry), where there are any.
+        pipeline: How entries are tied: `edges` (consumer, its input, producer, its output) and
+            `caches` (what each entry calls its past and present tensors).
     """
     config: dict[str, Json] = {
         "name": spec.name,

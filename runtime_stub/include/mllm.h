@@ -193,7 +193,11 @@ uint64_t mllm_session_bytes(const mllm_session *session);
 
 /* Runs an entry. Inputs are bound by name, or by place where name is NULL; an input with a default
  * place in the arena may be left out and is then what an earlier entry wrote there. Outputs likewise;
- * an output that is not asked for lands in its default place, where it must have one. */
+ * an output that is not asked for lands in its default place, where it must have one.
+ *
+ * An entry whose dims have buckets is run by the smallest graph that the inputs fit: they are padded,
+ * and the outputs cut to what is real, in memory that the session holds. It takes all its inputs,
+ * and its outputs need memory. The graphs can be run too, under their own names. */
 mllm_status mllm_run(mllm_session *session, uint32_t entry, const mllm_tensor *inputs,
                      size_t n_inputs, mllm_tensor *outputs, size_t n_outputs, mllm_error *error);
 

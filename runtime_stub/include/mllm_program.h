@@ -113,9 +113,21 @@ typedef struct mllm_entry_record {
   uint32_t n_inputs;
   uint32_t first_output;
   uint32_t n_outputs;
-  int32_t cache; /* -1: none */
-  uint32_t pad;
+  int32_t cache;    /* -1: none */
+  uint32_t buckets; /* place of its table in params, counted from 1; 0: it runs its own stages */
 } mllm_entry_record;
+
+/* An entry with buckets has no stages: the entries behind it serve it, each for inputs up to certain
+ * sizes. Its table, all integers, at params[buckets - 1]:
+ *
+ *   n_symbols, n_variants
+ *   n_symbols times: symbol, 1 where its padding stands before the real elements (else 0)
+ *   n_variants times: the size of each symbol
+ *
+ * Variant v is the entry that follows as number 1 + v. Its shapes are constants; it takes the inputs
+ * of the entry in their order, padded with zeros, then i64 [1] inputs named "length." and a symbol,
+ * which say how many elements are real; it gives the outputs of the entry in their order. None of
+ * the entry's tensors has a default place, and none of the entries has a cache. */
 
 typedef struct mllm_cache_record {
   uint32_t name;

@@ -322,6 +322,7 @@ static mllm_status execute(run *r) {
   mllm_status status = bind_inputs(r);
   for (size_t i = 0; i < r->n_outputs && status == MLLM_OK; i++) status = bind_output(r, i);
   if (status != MLLM_OK) return status;
+  if (r->entry->buckets != 0) return mllm_padded_run(r->session, r->entry, r->error);
   mllm_context_begin_run(context, r->entry->cache);
   status = run_stages(r);
   if (status != MLLM_OK) return status;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "buckets.h"
 #include "kv_cache.h"
 #include "status.h"
 
@@ -16,7 +17,7 @@ enum {
   EXPR_WORDS = 4096,
   STAGE_INPUTS = 65536,
   STAGE_OUTPUTS = 64,
-  ENTRIES = 256
+  ENTRIES = 1024
 };
 
 static const uint32_t record_bytes[MLLM_SECTION_COUNT] = {
@@ -251,7 +252,7 @@ static bool is_entry(const mllm_program *program, const mllm_entry_record *entry
          entry->cache < (int64_t)program->counts[MLLM_SECTION_CACHES];
 }
 
-static mllm_status check_entries(const mllm_program *program, mllm_error *error) {
+static mllm_status check_entries(mllm_program *program, mllm_error *error) {
   const uint32_t count = program->counts[MLLM_SECTION_ENTRIES];
   if (count > ENTRIES) return bad(error, "too many entries:", count);
   bool *is_input = calloc((size_t)program->counts[MLLM_SECTION_TENSORS] + 1, sizeof *is_input);
@@ -264,6 +265,8 @@ static mllm_status check_entries(const mllm_program *program, mllm_error *error)
     const mllm_entry_record *entry = &program->entries[i];
     if (!is_entry(program, entry) || !keeps_inputs(program, entry, is_input)) {
       status = bad(error, "entry", i);
+    } else if (entry->buckets != 0 && !mllm_buckets_check(program, i)) {
+      status = bad(error, "buckets of entry", i);
     }
   }
   free(is_input);

@@ -28,6 +28,8 @@ typedef struct mllm_program {
   mllm_kernel *functions; /* [kernels] */
   uint32_t max_operands;  /* of any stage, inputs and outputs */
   uint32_t max_params;    /* of any stage */
+  uint64_t padding_bytes; /* padded tensors of any graph that serves an entry by a bucket */
+  uint32_t padded_ports;  /* their number: inputs and outputs */
 } mllm_program;
 
 /* Copies and checks; on failure nothing is left to free. */

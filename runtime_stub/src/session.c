@@ -35,6 +35,8 @@ static bool take_tables(mllm_session *session) {
   session->params = calloc(params, sizeof *session->params);
   session->bytes = program->arena_bytes + tensors * sizeof *session->bound +
                    views * sizeof *session->views + params * sizeof *session->params;
+  if (!mllm_padding_take(&session->padding, program)) return false;
+  session->bytes += session->padding.bytes;
   return session->arena != NULL && session->bound != NULL && session->views != NULL &&
          session->params != NULL && take_slots(session);
 }
@@ -91,6 +93,7 @@ void mllm_session_destroy(mllm_session *session) {
   if (session == NULL) return;
   mllm_context_destroy(session->context);
   mllm_dims_free(&session->dims);
+  mllm_padding_free(&session->padding);
   free(session->arena_memory);
   free(session->bound);
   free(session->views);

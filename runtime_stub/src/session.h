@@ -5,6 +5,7 @@
 #include "context.h"
 #include "dims.h"
 #include "model.h"
+#include "padding.h"
 
 /* A tensor with a default place in the arena, and the shape that was last written there. */
 typedef struct mllm_slot {
@@ -26,6 +27,7 @@ struct mllm_session {
   uint64_t runs;
   mllm_view *views; /* [program.max_operands] */
   int64_t *params;  /* [program.max_params] */
+  mllm_padding padding;
   uint64_t bytes;
 };
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +53,7 @@ def test_a_decoder_runs_at_any_length(target: str, capsys: Captured) -> None:
         (inputs_of(1, 33), "past_sequence_length = 33 exceeds the compiled bound 32 [MLC-X005]"),
         (
             {**inputs_of(3), "position_ids": np.arange(4)[None]},
-            "dimension 1 is 3, not 4 [MLC-X001]",
+            "error: input 'position_ids': ",
         ),
     ):
         assert run_on(inputs) == 1
@@ -87,8 +86,6 @@ def test_the_manifest_shows_the_entry_and_the_weights_once() -> None:
     assert len(bundle.manifest.topology) == 6
     sizes = [sum(w.size for w in b.manifest.weights) for b in (plain, bundle)]
     assert sizes[1] <= sizes[0] * 1.01
-    config = json.loads(bytes(bundle.member("config.json")))
-    assert len(config["pipeline"]["buckets"]["decoder"]["variants"]) == 6
 
 
 def test_text_is_generated_over_buckets(capsys: Captured) -> None:
@@ -114,5 +111,5 @@ def test_text_over_buckets_is_refused_in_c_by_one_line(capsys: Captured) -> None
     assert run(["run", "out.mllm_bundle", "--prompt", "Hello"]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "decoder_1: error: " in lines[0]
+    assert "decoder: error: " in lines[0]
     assert "[MLC-X021]" in lines[0]

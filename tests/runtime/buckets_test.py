@@ -1,80 +1,141 @@
-"""Which graph of static shapes an input is padded to, and where its elements stand in it."""
+"""An entry with buckets in C: which graph runs, where elements stand in it, and bad tables."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pytest
 
-from runtime_stub.buckets import Bucketed, evaluate
-from runtime_stub.failure import RuntimeFailure
-
-DECODER = Bucketed(
-    entry="decoder",
-    inputs={"ids": [1, "t"], "past": [2, "p"]},
-    outputs={"logits": [1, "t", 3], "present": [2, ["add", "p", "t"]]},
-    least={"t": 1, "p": 0},
-    left=["p"],
-    variants={"large": {"t": 4, "p": 6}, "long": {"t": 4, "p": 3}, "small": {"t": 2, "p": 3}},
-)
+from tests.runtime.cases import normal
+from tests.runtime.cases_buckets import SIZES, TABLE, decoder, outputs_of
+from tests.runtime.library import Model, RunError, Session
+from tests.runtime.program_writer import Array, ProgramWriter
 
 
-def inputs(tokens: int, past: int) -> dict[str, np.ndarray]:
-    return {"ids": np.ones((1, tokens), np.int64), "past": np.full((2, past), 2.0, np.float32)}
+def session_of(writer: ProgramWriter) -> Session:
+    return Session(Model(*writer.finish()), threads=1)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "past", "variant"),
-    [(1, 0, "small"), (2, 3, "small"), (3, 3, "long"), (1, 4, "large"), (4, 6, "large")],
-)
-def test_the_smallest_graph_that_fits_is_chosen(tokens: int, past: int, variant: str) -> None:
-    assert DECODER.fit(inputs(tokens, past)).variant == variant
+def test_every_length_is_what_numpy_says() -> None:
+    """By the smallest graph that fits; one session, so that no run sees the last one's padding."""
+    session = session_of(decoder())
+    for past, new in [*product(range(7), range(1, 5)), (0, 1)]:
+        inputs: dict[str, Array] = {"in0": normal(2, past), "in1": normal(2, new)}
+        expected = outputs_of(normal(2, past), normal(2, new))
+        found = session.run(inputs, list(expected))
+        for (name, want), got in zip(expected.items(), found, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6, err_msg=f"{name} {past}")
 
 
-def test_padding_stands_behind_tokens_and_before_the_past() -> None:
-    padded = DECODER.fit(inputs(1, 2)).pad(inputs(1, 2), ["length.p", "past", "ids"])
-    assert list(padded) == ["length.p", "past", "ids"]
-    assert padded["length.p"].tolist() == [2]
-    assert padded["past"].tolist() == [[0, 2, 2], [0, 2, 2]]
-    assert padded["ids"].tolist() == [[1, 0]]
-    assert padded["past"].dtype == np.float32
+def test_outputs_that_nobody_asks_for_need_no_memory() -> None:
+    (total,) = session_of(decoder()).run({"in0": normal(2, 5), "in1": normal(2, 1)}, ["total"])
+    np.testing.assert_allclose(total, normal(2, 5).sum(1), rtol=1e-6)
 
 
-def test_what_is_cut_is_what_was_real() -> None:
-    present = np.arange(10, dtype=np.float32).reshape(2, 5)
-    logits = np.arange(6, dtype=np.float32).reshape(1, 2, 3)
-    got = DECODER.fit(inputs(1, 2)).cut({"present": present, "logits": logits})
-    assert got["present"].tolist() == [[1, 2, 3], [6, 7, 8]]
-    assert got["logits"].tolist() == [[[0, 1, 2]]]
+def test_a_graph_still_runs_under_its_own_name() -> None:
+    inputs: dict[str, Array] = {"in0": normal(2, 3), "in1": normal(2, 2)}
+    session = session_of(decoder())
+    names = list(outputs_of(normal(2, 3), normal(2, 2)))
+    results = session.run({**inputs, "length.p": np.array([3])}, names, "main_2")
+    np.testing.assert_array_equal(results[names.index("which")], 4 * normal(2, 2))
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "words"),
+    ("past", "new", "code", "words"),
     [
-        (inputs(5, 0), "MLC-X005", "t = 5 exceeds the compiled bound 4"),
-        (inputs(0, 0), "MLC-X005", "t = 0 is below the compiled bound 1"),
-        (inputs(1, 7), "MLC-X005", "p = 7 exceeds the compiled bound 6"),
-        ({"ids": np.ones((1, 1))}, "MLC-X001", "input 'past' is missing"),
-        ({**inputs(1, 1), "x": np.ones(1)}, "MLC-X001", "input 'x' is not known"),
-        ({**inputs(1, 1), "ids": np.ones(1)}, "MLC-X001", "input 'ids' has rank 1, not 2"),
-        ({**inputs(1, 1), "ids": np.ones((2, 1))}, "MLC-X001", "dimension 0 is 1, not 2"),
+        (0, 5, "MLC-X005", "input 'in1': t = 5 exceeds the compiled bound 4"),
+        (0, 0, "MLC-X005", "input 'in1': t = 0 is below the compiled bound 1"),
+        (7, 1, "MLC-X005", "input 'in0': p = 7 exceeds the compiled bound 6"),
     ],
 )
-def test_what_does_not_fit_is_named(given: dict, code: str, words: str) -> None:
-    with pytest.raises(RuntimeFailure) as caught:
-        DECODER.fit(given)
-    assert caught.value.code == code
-    assert caught.value.location == "decoder"
-    assert words in caught.value.message
+def test_what_no_bucket_takes_is_named(past: int, new: int, code: str, words: str) -> None:
+    session = session_of(decoder())
+    with pytest.raises(RunError) as caught:
+        session.run({"in0": normal(2, past), "in1": normal(2, new)})
+    assert (caught.value.code, caught.value.location) == (code, "main")
+    assert words in str(caught.value)
+    (y,) = session.run({"in0": normal(2, 0), "in1": normal(2, 1)})
+    np.testing.assert_array_equal(y, normal(2, 1))
+
+
+def test_sizes_below_the_bounds_are_told_when_a_run_needs_more() -> None:
+    table = (2, 2, 0, 1, 1, 0, 6, 2, 3, 4)
+    session = session_of(decoder(table, sizes=((6, 2), (3, 4))))
+    session.run({"in0": normal(2, 6), "in1": normal(2, 2)})
+    with pytest.raises(RunError, match=r"larger than every bucket \[MLC-X005\]"):
+        session.run({"in0": normal(2, 6), "in1": normal(2, 3)})
 
 
 @pytest.mark.parametrize(
-    ("dim", "value"),
+    "inputs",
     [
-        (["floordiv", ["add", "n", -3], 2], 3),
-        (["mod", "n", 4], 2),
-        (["min", ["mul", "n", "n"], 50], 50),
-        (["max", 11, "n"], 11),
+        {"in0": normal(2, 1)},
+        {"in0": normal(2, 1), "in1": normal(2, 1), "x": normal(1)},
+        {"in0": normal(2, 1), "in1": normal(3, 1)},
+        {"in0": normal(2, 1), "in1": normal(2, 1).astype(np.float64)},
+        {"in0": normal(2, 1), "in1": normal(1)},
     ],
 )
-def test_a_dim_has_the_value_of_the_integers(dim: list, value: int) -> None:
-    assert evaluate(dim, {"n": 10}) == value
+def test_inputs_are_checked_as_those_of_any_entry(inputs: dict[str, Array]) -> None:
+    with pytest.raises(RunError) as caught:
+        session_of(decoder()).run(inputs)
+    assert (caught.value.code, caught.value.location) == ("MLC-X001", "main")
+
+
+HUGE = 1 << 40
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        (2,),
+        (0, len(SIZES), *TABLE[2:]),
+        (65, len(SIZES), *TABLE[2:]),
+        (-1, len(SIZES), *TABLE[2:]),
+        (2, 0, *TABLE[2:]),
+        (2, 4, *TABLE[2:], 1, 1),
+        (2, HUGE, *TABLE[2:]),
+        (2, 3, 2, 1, 1, 0, *TABLE[6:]),
+        (2, 3, -1, 1, 1, 0, *TABLE[6:]),
+        (2, 3, 0, 2, 1, 0, *TABLE[6:]),
+        (*TABLE[:6], HUGE, HUGE, *TABLE[8:]),
+        (*TABLE[:6], -1, 4, *TABLE[8:]),
+    ],
+)
+def test_a_bad_table_is_refused_at_load(table: Sequence[int]) -> None:
+    refused(decoder(table))
+
+
+def test_graphs_that_do_not_take_what_the_entry_takes_are_refused_at_load() -> None:
+    refused(decoder(lengths=False))
+    for other in ("in0", "past"):
+        for dims in ([2, 3], [6], [2, HUGE]):
+            if (other, dims) != ("in0", [2, 3]):
+                refused(one_graph(other, dims))
+    Model(*one_graph("in0", [2, 3]).finish())
+
+
+def one_graph(name: str, dims: Sequence[int]) -> ProgramWriter:
+    """main: takes in0 [2, p]; its graph takes another tensor, perhaps."""
+    writer = ProgramWriter()
+    x = writer.io("in0", "f32", [2, writer.symbol("p", 6)])
+    writer.entry("main", inputs=[x], outputs=[], buckets=(1, 1, 0, 0, 3))
+    size = 4 * int(np.prod(dims)) if max(dims) < HUGE else 8
+    given = writer.tensor(name, "f32", dims, 2, 0xFFFFFFFFFFFFFFFF, size)
+    writer.entry("main_0", inputs=[given], outputs=[])
+    return writer
+
+
+def refused(writer: ProgramWriter) -> None:
+    with pytest.raises(RunError, match="malformed program: buckets of entry 0") as caught:
+        Model(*writer.finish())
+    assert caught.value.code == "MLC-X002"
+
+
+def test_a_table_whose_sizes_are_not_those_of_the_graph_reads_nothing_else() -> None:
+    """The sizes say that 6 fit, the graph has room for 3: refused before anything is copied."""
+    session = session_of(decoder((2, 1, 0, 1, 1, 0, 6, 4), sizes=((3, 2),)))
+    with pytest.raises(RunError, match="does not fit the graph of its bucket"):
+        session.run({"in0": normal(2, 6), "in1": normal(2, 4)})

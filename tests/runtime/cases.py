@@ -267,9 +267,16 @@ def scan() -> Iterator[Case]:
 
 @functools.cache
 def all_cases() -> Sequence[Case]:
-    from tests.runtime import cases_attention, cases_data, cases_elementwise, cases_window
+    from tests.runtime import (
+        cases_attention,
+        cases_buckets,
+        cases_data,
+        cases_elementwise,
+        cases_window,
+    )
 
     makers = (
+        cases_buckets.buckets,
         *(linear, matmul, norms, softmax, reduce, rope, cumsum, scan),
         *(
             cases_attention.attention,

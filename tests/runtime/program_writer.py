@@ -88,8 +88,8 @@ class ProgramWriter:
         self.strings += text.encode() + b"\0"
         return len(self.strings) - len(text.encode()) - 1
 
-    def symbol(self, name: str, bound: int) -> Expr:
-        self.symbols.append(struct.pack("<IIq", self.string(name), 0, bound))
+    def symbol(self, name: str, bound: int, least: int = 0) -> Expr:
+        self.symbols.append(struct.pack("<IIq", self.string(name), least, bound))
         return Expr(((1, len(self.symbols) - 1),), bound)
 
     def expr(self, value: Expr | int) -> int:
@@ -181,15 +181,18 @@ class ProgramWriter:
 
     def entry(
         self, name: str, *, inputs: Sequence[int], outputs: Sequence[int], cache: int = -1,
-        role: str = "graph",
+        role: str = "graph", buckets: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """The stages since the last entry."""
+        """The stages since the last entry; or none, and the words of a table of buckets."""
+        table = len(self.params) + 1 if buckets else 0
+        for word in buckets:
+            self.push(0, word)
         first = len(self.args)
         self.args += [*inputs, *outputs]
         stages = self.first_stage, len(self.stages) - self.first_stage
         ranges = first, len(inputs), first + len(inputs), len(outputs)
         names = self.string(name), self.string(role)
-        self.entries.append(struct.pack("<8IiI", *names, *stages, *ranges, cache, 0))
+        self.entries.append(struct.pack("<8IiI", *names, *stages, *ranges, cache, table))
         self.first_stage = len(self.stages)
 
     def finish(self) -> tuple[bytes, bytes]:

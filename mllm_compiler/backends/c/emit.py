@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.backends.artifact import CacheNames, Entry, inputs_of, outputs_of
 from mllm_compiler.backends.c.artifact import CArtifact
-from mllm_compiler.backends.c.program import ProgramWriter
+from mllm_compiler.backends.c.program import Buckets, ProgramWriter
+from mllm_compiler.backends.c.served import Served, served_of
 from mllm_compiler.backends.c.table import EntryTable, Table, Tensor, cache_of, table_of
 from mllm_compiler.dialects.mllm import CacheAttr
 from mllm_compiler.passes.graphs import pipeline_of
@@ -21,7 +22,7 @@ def emit(module: ModuleOp) -> CArtifact:
     table = table_of(module)
     names = {c.graph.data: c for c in pipeline_of(module).caches}
     return CArtifact(
-        program=write_program(table),
+        program=write_program(table, served_of(module, table.entries)),
         entries=tuple(_entry(entry, names) for entry in table.entries),
         weights=table.weights,
         weight_bytes=table.weight_bytes,
@@ -29,8 +30,8 @@ def emit(module: ModuleOp) -> CArtifact:
     )
 
 
-def write_program(table: Table) -> bytes:
-    """The bytes of a table; equal operands are one record."""
+def write_program(table: Table, served: Sequence[Served]) -> bytes:
+    """The bytes of a table; equal operands are one record, and variants follow what they serve."""
     writer, ids = ProgramWriter(table.bounds, table.least), dict[Tensor, int]()
 
     def number(tensor: Tensor) -> int:
@@ -45,9 +46,24 @@ def write_program(table: Table) -> bytes:
             )
         return ids[tensor]
 
+    def add(
+        entry: EntryTable | Served, first: int, cache: int | None, buckets: Buckets | None = None
+    ) -> None:
+        writer.entry(
+            name=entry.name,
+            role=entry.role,
+            first_stage=first,
+            inputs=[number(t) for t in entry.inputs],
+            outputs=[number(t) for t in entry.outputs],
+            cache=cache,
+            buckets=buckets,
+        )
+
     caches = {name: writer.cache(cache) for name, cache in table.caches.items()}
+    before = {entry.variants[0].name: entry for entry in served}
     for entry in table.entries:
-        inputs, outputs = ([number(t) for t in side] for side in (entry.inputs, entry.outputs))
+        if entry.name in before:
+            add(before[entry.name], writer.stages, None, before[entry.name].buckets)
         first = writer.stages
         for stage in entry.stages:
             writer.stage(
@@ -57,14 +73,7 @@ def write_program(table: Table) -> bytes:
                 stage.params,
                 stage.location,
             )
-        writer.entry(
-            name=entry.name,
-            role=entry.role,
-            first_stage=first,
-            inputs=inputs,
-            outputs=outputs,
-            cache=None if entry.cache is None else caches[entry.cache],
-        )
+        add(entry, first, None if entry.cache is None else caches[entry.cache])
     return writer.finish(arena_bytes=table.plan.plan, weight_bytes=table.weight_bytes)
 
 

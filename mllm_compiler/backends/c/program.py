@@ -67,6 +67,19 @@ class Cache:
     format: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Buckets:
+    """How the entries that follow an entry serve it.
+
+    Attributes:
+        symbols: Whether padding stands before the real elements, by symbol.
+        sizes: The sizes of the symbols, for each entry that follows.
+    """
+
+    symbols: Mapping[str, bool]
+    sizes: Sequence[Sequence[int]]
+
+
 @dataclass
 class ProgramWriter:
     """Collects records; equal strings, expressions and parameters are written once.
@@ -175,6 +188,7 @@ class ProgramWriter:
         inputs: Sequence[int],
         outputs: Sequence[int],
         cache: int | None,
+        buckets: Buckets | None = None,
     ) -> None:
         """Adds an entry: the stages from `first_stage` on."""
         stages = (first_stage, len(self._stages) - first_stage)
@@ -182,7 +196,8 @@ class ProgramWriter:
         ends = (taken, len(inputs), given, len(outputs))
         record = (self.string(name), self.string(role), *stages, *ends)
         at = -1 if cache is None else cache
-        self._entries.append(struct.pack("<8IiI", *record, at, 0))
+        table = 0 if buckets is None else self._buckets(buckets)
+        self._entries.append(struct.pack("<8IiI", *record, at, table))
 
     @property
     def stages(self) -> int:
@@ -223,6 +238,17 @@ class ProgramWriter:
         first = len(self._arg_ids)
         self._arg_ids += ids
         return first
+
+    def _buckets(self, buckets: Buckets) -> int:
+        """The place of a table in the parameters, counted from 1."""
+        first, words = len(self._params), [len(buckets.symbols), len(buckets.sizes)]
+        for name, left in buckets.symbols.items():
+            words += [self.symbol(name), int(left)]
+        for sizes in buckets.sizes:
+            words += sizes
+        self._params += words
+        self._param_kinds += bytes(len(words))
+        return first + 1
 
     def _param(self, value: int | float | Dim) -> int:
         if isinstance(value, Dim):

@@ -37,7 +37,6 @@ class CRunner:
 
         self._ffi, self._lib = ffi, library()
         self._entries = {entry.name: entry for entry in artifact.entries}
-        self._numbers = {entry.name: i for i, entry in enumerate(artifact.entries)}
         self._caches = list(
             dict.fromkeys(e.cache.cache for e in artifact.entries if e.cache is not None)
         )
@@ -88,7 +87,8 @@ class CRunner:
         Raises:
             RuntimeFailure: The runtime refuses an input.
         """
-        described, number = self._entries[entry], self._numbers[entry]
+        described = self._entries[entry]
+        number = self._lib.mllm_model_find_entry(self._model[0], entry.encode())
         own = {p.name for p in described.inputs}
         past = {name: array for name, array in inputs.items() if name not in own}
         cache = described.cache

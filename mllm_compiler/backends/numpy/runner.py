@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from mllm_compiler.backends.buckets import bucketed_of
+from mllm_compiler.backends.buckets import Bucketed, bucketed_of
+from mllm_compiler.backends.numpy.buckets import Fit
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.dialects import make_context
 from mllm_compiler.dialects.mllm import CacheAttr
@@ -21,8 +22,6 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import argument, argument_names, pipeline_of
 from mllm_compiler.reference import find_function, run_function
 from mllm_compiler.weights import WeightStore
-from runtime_stub.buckets import Bucketed
-from runtime_stub.failure import RuntimeFailure
 
 Array = NDArray[np.generic]
 Extent = tuple[Path, int, int]
@@ -73,8 +72,8 @@ class NumpyRunner:
         value = argument(find_function(self.module, graph), name)
         if value is None:
             return None
-        dims = [d.as_int() for d in shape_of(value)] if bucketed is None else bucketed.inputs[name]
-        batch, heads, _, size = (d if isinstance(d, int) else 1 for d in dims)
+        dims = shape_of(value) if bucketed is None else bucketed.inputs[name]
+        batch, heads, _, size = (1 if (n := d.as_int()) is None else n for d in dims)
         return np.zeros((batch, heads, 0, size), dtype_of(element_of(value)))
 
     @cached_property
@@ -82,15 +81,7 @@ class NumpyRunner:
         return bucketed_of(self.module)
 
     def _run_padded(self, bucketed: Bucketed, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        try:
-            fit = bucketed.fit(inputs)
-        except RuntimeFailure as fault:
-            raise CompileError(
-                fault.code,
-                fault.message,
-                location=fault.location,
-                remedy="give another input, or change the bounds and compile again",
-            ) from fault
+        fit = Fit.of(bucketed, inputs)
         wanted = argument_names(find_function(self.module, fit.variant))
         padded = fit.pad(inputs, wanted)
         return fit.cut(run_function(self.module, fit.variant, padded, self.store))
