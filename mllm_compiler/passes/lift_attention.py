@@ -230,10 +230,12 @@ def _attention(op: MatmulOp, rewriter: PatternRewriter) -> None:
     kv_heads = counts.pop()
     if counts or kv_heads is None or (heads.as_int() or 0) % kv_heads:
         return
+    if not is_cache(key) or not is_cache(value):
+        key, value = build.tokens(key), build.tokens(value)
     made = AttentionOp(
         build.tokens(scores.q),
-        key if is_cache(key) else build.tokens(key),
-        value if is_cache(value) else build.tokens(value),
+        key,
+        value,
         heads=heads.as_int() or 0,
         kv_heads=kv_heads,
         scale=scores.scale,

@@ -21,7 +21,7 @@ func.func @reads_projections_split_into_heads(%q: tensor<2x3x32xf32>, %k: tensor
 }
 
 // CHECK-LABEL: func.func @reads_a_scale_before_the_heads_and_a_bias
-// CHECK: mllm.attention %q, %{{.*}}, %v bias(%b : tensor<2x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 1.250000e-01 : f64}
+// CHECK: mllm.attention %q, %{{.*}}, %{{.*}} bias(%b : tensor<2x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 1.250000e-01 : f64} : (tensor<2x3x32xf32>, tensor<2x5x32xf32>, tensor<2x5x32xf32>)
 func.func @reads_a_scale_before_the_heads_and_a_bias(%q: tensor<2x3x32xf32>, %k: tensor<2x4x8x5xf32>, %v: tensor<2x4x5x8xf32>, %b: tensor<2x1x3x5xf32>) -> tensor<2x4x3x8xf32> {
   %s = mllm.constant dense<0.25> : tensor<f32>
   %two = mllm.constant dense<2.0> : tensor<f32>
@@ -230,4 +230,13 @@ func.func @reads_biases_of_batch_and_heads_as_one_axis(%q4: tensor<2x4x3x8xf32>,
   %3 = mllm.softmax %2 {axis = 2 : i64} : (tensor<8x3x5xf32>) -> tensor<8x3x5xf32>
   %4 = mllm.matmul %3, %v : (tensor<8x3x5xf32>, tensor<8x5x8xf32>) -> tensor<8x3x8xf32>
   func.return %4 : tensor<8x3x8xf32>
+}
+
+// CHECK-LABEL: func.func @reads_keys_that_are_computed_and_values_that_are_given_alike
+// CHECK: mllm.attention {{.*}} : (tensor<1x3x8xf32>, tensor<1x5x8xf32>, tensor<1x5x8xf32>)
+func.func @reads_keys_that_are_computed_and_values_that_are_given_alike(%q: tensor<1x2x3x4xf32>, %kt: tensor<1x2x4x5xf32>, %v: tensor<1x2x5x4xf32>) -> tensor<1x2x3x4xf32> {
+  %0 = mllm.matmul %q, %kt : (tensor<1x2x3x4xf32>, tensor<1x2x4x5xf32>) -> tensor<1x2x3x5xf32>
+  %1 = mllm.softmax %0 {axis = 3 : i64} : (tensor<1x2x3x5xf32>) -> tensor<1x2x3x5xf32>
+  %2 = mllm.matmul %1, %v : (tensor<1x2x3x5xf32>, tensor<1x2x5x4xf32>) -> tensor<1x2x3x4xf32>
+  func.return %2 : tensor<1x2x3x4xf32>
 }
