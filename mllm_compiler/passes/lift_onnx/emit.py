@@ -134,9 +134,12 @@ def _counted(value: SSAValue) -> tuple[Dim, ...] | None:
     if isinstance(owner, ConcatOp):
         parts = [contents(x) for x in owner.xs]
         return None if None in parts else tuple(d for p in parts if p is not None for d in p)
-    if isinstance(owner, IotaOp) and (count := shape_of(owner.result)[0].as_int()) is not None:
-        return tuple(owner.start.data[0] + i * owner.step.value.data for i in range(min(count, 64)))
-    return None
+    if not isinstance(owner, IotaOp):
+        return None
+    count, step = shape_of(owner.result)[0].as_int(), owner.step.value.data
+    if count is None or count > LARGEST_CONSTANT:
+        return None
+    return tuple(owner.start.data[0] + i * step for i in range(count))
 
 
 def static(value: SSAValue | None) -> list[int] | None:
