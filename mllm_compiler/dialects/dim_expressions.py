@@ -13,6 +13,9 @@ Monomial = tuple["Atom", ...]
 MOST_TERMS, MOST_FACTORS, MOST = 256, 32, (1 << 63) - 1
 """The terms, the factors of one and the coefficient of an expression; a larger one is unknown."""
 
+MOST_TEXT = 4096
+"""The characters of what is divided or compared in one; minima of maxima of .. double."""
+
 
 @dataclass(frozen=True)
 class Atom:
@@ -235,7 +238,7 @@ def combine(op: str, lhs: Dim, rhs: Dim) -> Dim:
     Raises:
         ZeroDivisionError: The divisor is the constant zero.
     """
-    if lhs.unknown or rhs.unknown:
+    if lhs.unknown or rhs.unknown or len(lhs.text) + len(rhs.text) > MOST_TEXT:
         return UNKNOWN
     a, b = lhs.as_int(), rhs.as_int()
     if a is not None and b is not None:

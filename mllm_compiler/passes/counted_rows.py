@@ -31,7 +31,7 @@ from mllm_compiler.dialects.mllm import (
     constant_scalar,
 )
 from mllm_compiler.dialects.types import element_of, is_integer, rank_of, shape_of
-from mllm_compiler.passes.matching import binary, made_by
+from mllm_compiler.passes.matching import binary, is_readable, made_by
 from mllm_compiler.passes.rewrite import substitute
 
 
@@ -50,6 +50,10 @@ class Count:
 
 def count_of(value: SSAValue) -> Count | None:
     """How an integer tensor counts; None where it does not."""
+    return _count(value) if is_readable(value) else None
+
+
+def _count(value: SSAValue) -> Count | None:
     if not is_integer(element_of(value)):
         return None
     number = constant_scalar(value)
@@ -57,9 +61,9 @@ def count_of(value: SSAValue) -> Count | None:
         return Count(Dim.const(int(number)))
     owner = value.owner
     if isinstance(owner, CastOp):
-        return count_of(owner.x)
+        return _count(owner.x)
     if isinstance(owner, BroadcastOp) and rank_of(owner.x) == rank_of(value):
-        return count_of(owner.x)
+        return _count(owner.x)
     counter = made_by(owner.x if isinstance(owner, ReshapeOp) else value, IotaOp)
     if counter is not None:
         return _counter(counter, value)
@@ -80,7 +84,7 @@ def _counter(counter: IotaOp, value: SSAValue) -> Count | None:
 def _combined(value: SSAValue) -> Count | None:
     """A sum of counters, or a counter times a number."""
     total, product = binary(value, BinaryKind.ADD), binary(value, BinaryKind.MUL)
-    counts = [c for v in total or product or () if (c := count_of(v)) is not None]
+    counts = [c for v in total or product or () if (c := _count(v)) is not None]
     if len(counts) != 2:
         return None
     a, b = counts

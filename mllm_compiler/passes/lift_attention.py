@@ -50,7 +50,14 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
 from mllm_compiler.passes.folded_heads import FOLDED
-from mllm_compiler.passes.matching import binary, made_by, scaled, unary, with_scalar
+from mllm_compiler.passes.matching import (
+    MOST_STEPS,
+    binary,
+    made_by,
+    scaled,
+    unary,
+    with_scalar,
+)
 from mllm_compiler.passes.rewrite import On, retype, rewrite, substitute
 
 EXCLUDED = -1e4
@@ -94,7 +101,7 @@ def _scores(value: SSAValue) -> Scores | None:
     parts: list[SSAValue | Selection] = []
     while (found := _product(value)) is None:
         layer = _layer(value)
-        if layer is None or not layer[1].has_one_use():
+        if layer is None or not layer[1].has_one_use() or len(parts) == MOST_STEPS:
             return None
         parts.append(layer[0])
         value = layer[1]
@@ -121,11 +128,20 @@ def _layer(value: SSAValue) -> tuple[SSAValue | Selection, SSAValue] | None:
 
 
 def _has_product(value: SSAValue) -> bool:
-    """Whether a value is made from a product by sums and selections."""
-    if _product(value) is not None:
-        return True
-    layer = _layer(value)
-    return layer is not None and _has_product(layer[1])
+    """Whether a value is made from a product by sums and selections that nothing else reads."""
+    pending, steps = [value], 0
+    while pending and steps < MOST_STEPS:
+        steps += 1
+        value = pending.pop()
+        if not value.has_one_use():
+            continue
+        if _product(value) is not None:
+            return True
+        select = made_by(value, SelectOp)
+        selection = _selection(select) if select is not None else None
+        pending += binary(value, BinaryKind.ADD) or ()
+        pending += [selection[1]] if selection is not None else []
+    return False
 
 
 def _selection(op: SelectOp) -> tuple[Selection, SSAValue] | None:

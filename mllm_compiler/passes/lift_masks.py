@@ -46,7 +46,7 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.types import element_of, is_float, is_integer, rank_of, shape_of
 from mllm_compiler.passes.counted_rows import count_of
 from mllm_compiler.passes.lift_attention import EXCLUDED, Builder
-from mllm_compiler.passes.matching import binary, made_by, unary, with_scalar
+from mllm_compiler.passes.matching import binary, is_readable, made_by, unary, with_scalar
 from mllm_compiler.passes.rewrite import On, rewrite, substitute
 
 
@@ -266,7 +266,7 @@ def _summands(value: SSAValue) -> list[SSAValue]:
 
 
 def _attention(op: AttentionOp, rewriter: PatternRewriter) -> None:
-    if op.bias is None or not is_float(element_of(op.bias)):
+    if op.bias is None or not is_float(element_of(op.bias)) or not is_readable(op.bias):
         return
     read = [(part, _bias(part)) for part in _summands(op.bias)]
     masks = [mask for _, mask in read if mask is not None]

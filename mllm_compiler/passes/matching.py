@@ -11,7 +11,9 @@ from mllm_compiler.dialects.mllm import (
     BinaryOp,
     BroadcastOp,
     CastOp,
+    CompareOp,
     ReshapeOp,
+    SelectOp,
     TransposeOp,
     UnaryKind,
     UnaryOp,
@@ -20,6 +22,12 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.types import rank_of, shape_of
 
 OpT = TypeVar("OpT", bound=Operation)
+
+MOST_STEPS = 256
+"""How many ops a reader follows: x * x, of x * x, of x * x, .. has no end otherwise."""
+
+FOLLOWED = (BinaryOp, BroadcastOp, CastOp, CompareOp, ReshapeOp, SelectOp, UnaryOp)
+"""What readers of masks and counters follow to all operands."""
 
 
 def made_by(value: SSAValue, kind: type[OpT]) -> OpT | None:
@@ -68,11 +76,13 @@ def scaled(value: SSAValue) -> tuple[SSAValue, float]:
 
 def factors(value: SSAValue) -> tuple[float, list[SSAValue]]:
     """The constant and the other factors of a product, through intermediates with one user."""
-    number, rest = 1.0, list[SSAValue]()
+    number, rest, steps = 1.0, list[SSAValue](), 0
     pending = [(value, True)]
     while pending:
         this, open_ = pending.pop()
+        steps += 1
         constant = constant_scalar(this)
+        open_ = open_ and steps < MOST_STEPS
         product = binary(this, BinaryKind.MUL) if open_ else None
         quotient = with_scalar(this, BinaryKind.DIV) if open_ else None
         if constant is not None:
@@ -85,6 +95,17 @@ def factors(value: SSAValue) -> tuple[float, list[SSAValue]]:
         else:
             rest.append(this)
     return number, rest
+
+
+def is_readable(value: SSAValue) -> bool:
+    """Whether following all operands from a value on, shared ones each time, soon has an end."""
+    pending, steps = [value], 0
+    while pending and steps < MOST_STEPS:
+        steps += 1
+        owner = pending.pop().owner
+        if isinstance(owner, FOLLOWED):
+            pending += owner.operands
+    return not pending
 
 
 def is_close(a: float, b: float, tolerance: float = 1e-6) -> bool:
