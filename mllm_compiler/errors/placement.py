@@ -8,7 +8,7 @@ CODES: dict[str, ErrorCode] = {
         exit=3,
         cause="The target's support table has no entry for the op, its element type, its rank or "
         "one of its attributes, and no fallback target was allowed.",
-        example="/prune/ReduceMean: error: 'mllm.token_importance' has no home on 'c': no kernel "
+        example="/decoder/Add: error: 'mllm.alibi' has no home on 'c': no kernel "
         "[MLC-R001] (compile with --target numpy, or change the op in the model)",
         remedy="Take a target that runs the op, allow a fallback, or change the op in the model; "
         "`mllmc explain MODEL --target c` lists every op with its reason.",

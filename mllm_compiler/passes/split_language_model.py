@@ -32,7 +32,7 @@ from mllm_compiler.dialects.locations import named as named_location
 from mllm_compiler.dialects.mllm import CacheAttr, EdgeAttr, array_of
 from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
-from mllm_compiler.passes import last_row
+from mllm_compiler.passes import kept_rows
 from mllm_compiler.passes.graphs import (
     ROLE,
     SOURCE,
@@ -92,7 +92,7 @@ def split(module: ModuleOp, graph: FuncOp, embedding: str) -> None:
     remove_dead(prefill)
     decode = derive(module, prefill, f"{prefix}decode", "decode")
     substitute(decode, {sequence: Dim.const(1)})
-    last_row.keep_last_row(prefill, LOGITS)
+    kept_rows.keep_last_row(prefill, LOGITS)
     where, _, weight = embedding.partition(":")
     if where == graph.sym_name.data and argument(graph, EMBEDDINGS) is not None:
         _embed(module, graph, f"{prefix}embed", weight)

@@ -41,9 +41,9 @@ def test_the_table_of_c_names_kernels_that_exist() -> None:
 
 
 def test_every_op_of_the_dialect_runs_on_numpy() -> None:
-    scores = mllm.TokenImportanceOp(value(1, 4, 8), value(1, 4, 8), heads=2)
-    assert target("numpy").supports(scores, {}).ok
-    answer = C.supports(scores, {})
+    bias = mllm.AlibiOp(f32, Dim.const(4), Dim.const(8), heads=2)
+    assert target("numpy").supports(bias, {}).ok
+    answer = C.supports(bias, {})
     assert not answer.ok
     assert answer.reason == "no kernel"
     assert "--target numpy" in answer.remedy

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
+from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import Activation, BinaryKind, CompareKind, UnaryKind
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import block_of, graphs
@@ -228,9 +229,9 @@ def test_a_cache_that_something_else_reads_is_refused_with_a_line() -> None:
 
 def test_an_op_without_a_kernel_is_refused_with_its_location() -> None:
     g = Graph("main", "graph", WeightStore(), {"x": TensorType(f32, [1, 4, 8])})
-    made = mllm.TokenImportanceOp(g["x"], g["x"], heads=2)
+    made = mllm.AlibiOp(f32, Dim.const(4), Dim.const(4), heads=2)
     module = module_of(g.finish({"y": g.add(made)}))
-    with pytest.raises(CompileError, match=r"'mllm\.token_importance' has no home") as caught:
+    with pytest.raises(CompileError, match=r"'mllm\.alibi' has no home") as caught:
         LowerToCpu().apply(Context(), module)
     assert caught.value.location == "/main/0"
 
@@ -255,3 +256,19 @@ def test_lowering_twice_gives_the_same_text() -> None:
         return str(module)
 
     assert text() == text()
+
+
+def test_choosing_among_the_tokens_of_several_images_needs_no_kernel_of_its_own() -> None:
+    """Both meanings, of the op and of the kernel calls, are held to each other by `kernels`."""
+
+    def build(g: Graph) -> SSAValue:
+        x = relu(g, g["x"])
+        best = mllm.TopKOp(g.add(mllm.TokenImportanceOp(x, x, heads=2)), 3, 1, by_index=True)
+        g.add(best)
+        return g.add(mllm.TokenGatherOp(x, best.indices))
+
+    assert kernels({"x": TensorType(f32, [2, 6, 8])}, build) == [
+        *("f32_elementwise", "slice", "alias", "alias", "transpose", "f32_matmul"),
+        *("f32_elementwise", "f32_softmax", "f32_reduce", "top_k"),
+        *("alias", "iota", "alias", "slice", "i64_elementwise", "gather"),
+    ]

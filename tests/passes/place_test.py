@@ -7,6 +7,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 
 from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.hal import PlaceAttr
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import block_of, graphs
@@ -17,7 +18,7 @@ from tests.backends.small_models import Graph, llama, module_of
 
 def scoring() -> ModuleOp:
     g = Graph("eye", "encoder", WeightStore(), {"x": TensorType(f32, [1, 4, 8])})
-    scores = mllm.TokenImportanceOp(g["x"], g["x"], heads=2)
+    scores = mllm.AlibiOp(f32, Dim.const(4), Dim.const(8), heads=2)
     return module_of(g.finish({"y": g.add(mllm.UnaryOp(mllm.UnaryKind.RELU, g.add(scores)))}))
 
 
@@ -38,8 +39,8 @@ def test_an_op_without_a_home_is_one_located_line_with_exit_status_3() -> None:
         Place().apply(Context(), scoring())
     assert caught.value.exit_code == 3
     assert str(caught.value) == (
-        "/eye/0: error: 'mllm.token_importance' has no home on 'c': no kernel [MLC-R001] "
-        "(compile with --target numpy, or write it with MatMul, Softmax and ReduceMean)"
+        "/eye/0: error: 'mllm.alibi' has no home on 'c': no kernel [MLC-R001] "
+        "(compile with --target numpy, or make it a constant)"
     )
 
 
@@ -63,12 +64,12 @@ def test_explain_answers_without_refusing_or_changing() -> None:
         ("c", "f32_elementwise or i64_elementwise"),
     ]
     assert [row.location for row in placement.rows] == ["/eye/0", "/eye/1"]
-    assert placement.rows[1].type == "f32[1, 4]"
+    assert placement.rows[1].type == "f32[1, 2, 4, 8]"
     assert len(placement.homeless) == 1
-    assert placement.share("c") == 4 / (4 + 2 * 4 * 8)
+    assert placement.share("c") == 1 / 2
     homes = placement.totals(lambda row: row.home or "none")
-    assert list(homes) == ["none", "c"]
-    assert homes["none"] == Total(operations=1, flops=64, read=2 * 4 * 32, written=4 * 4)
+    assert list(homes) == ["c", "none"]
+    assert homes["none"] == Total(operations=1, flops=64, read=0, written=4 * 64)
     rules = placement.totals(lambda row: row.refusal and row.refusal.rule)
     assert list(rules) == ["operator"]
 

@@ -13,7 +13,7 @@ from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.mllm.contract import float_list
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
-from mllm_compiler.passes.lower_to_cpu import expressions
+from mllm_compiler.passes.lower_to_cpu import expressions, tokens
 from mllm_compiler.passes.lower_to_cpu.builder import Builder
 
 Lowering = Callable[..., SSAValue | list[SSAValue]]
@@ -332,6 +332,8 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.EmbeddingOp: _embedding,
     mllm.GatherOp: _gather,
     mllm.TopKOp: _top_k,
+    mllm.TokenImportanceOp: tokens.token_importance,
+    mllm.TokenGatherOp: tokens.token_gather,
     mllm.LayerNormOp: _layer_norm,
     mllm.RmsNormOp: _rms_norm,
     mllm.SoftmaxOp: _softmax,
