@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from mllm_compiler.backends.artifact import Entry, Port
-from mllm_compiler.dialects.dims import Dim, DimsAttr
+from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import VariantAttr
 from mllm_compiler.passes.bucket_shapes.padded import LENGTH
-from mllm_compiler.passes.graphs import DIMS, NAME, VARIANT, graphs, pipeline_of
+from mllm_compiler.passes.graphs import VARIANT, graphs, pipeline_of, real_dims
 
 Dims = Mapping[str, tuple[Dim, ...]]
 """The dims of tensors by name, as they are without padding."""
@@ -89,11 +89,5 @@ def _real(
 
 def _dims(attributes: ArrayAttr[DictionaryAttr] | None) -> dict[str, tuple[Dim, ...]]:
     """The dims of arguments or results before they were padded, without the lengths."""
-    found: dict[str, tuple[Dim, ...]] = {}
-    for entry in attributes or ():
-        name, dims = entry.data[NAME], entry.data[DIMS]
-        assert isinstance(name, StringAttr)
-        assert isinstance(dims, DimsAttr)
-        if not name.data.startswith(LENGTH):
-            found[name.data] = dims.data
-    return found
+    dims = real_dims(attributes)
+    return {name: dims[name] for name in dims if not name.startswith(LENGTH)}

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from mllm_compiler.dialects.dims import Dim, DimsAttr
 from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.mllm import PipelineOp, default_bound
 
@@ -72,6 +73,16 @@ def argument_names(graph: FuncOp) -> list[str]:
 def result_names(graph: FuncOp) -> list[str]:
     """The names of the results."""
     return _names(graph.res_attrs, len(return_of(graph).operands), "result")
+
+
+def real_dims(ports: ArrayAttr[DictionaryAttr] | None) -> dict[str, tuple[Dim, ...]]:
+    """The dims of a padded graph's arguments or results before they were padded, by name."""
+    found: dict[str, tuple[Dim, ...]] = {}
+    for port in ports or ():
+        name, dims = port.data.get(NAME), port.data.get(DIMS)
+        if isinstance(name, StringAttr) and isinstance(dims, DimsAttr):
+            found[name.data] = dims.data
+    return found
 
 
 def argument(graph: FuncOp, name: str) -> SSAValue | None:

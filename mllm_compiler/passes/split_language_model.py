@@ -9,7 +9,8 @@
     @embed      ids -> embeddings, where the decoder takes embeddings
 
 In prefill and decode every token attends to all that came before it, so that the mask of ones and
-the positions past, past + 1, .. are no inputs any more.
+the positions past, past + 1, .. are no inputs any more. Where padded graphs serve a decoder, it
+only gets embed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from xdsl.rewriter import Rewriter
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.locations import named as named_location
-from mllm_compiler.dialects.mllm import CacheAttr, EdgeAttr, array_of
+from mllm_compiler.dialects.mllm import CacheAttr, EdgeAttr, VariantAttr, array_of
 from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes import kept_rows
@@ -43,6 +44,7 @@ from mllm_compiler.passes.graphs import (
     graphs,
     named,
     pipeline_of,
+    real_dims,
     remove_dead,
     result_names,
     role_of,
@@ -75,6 +77,7 @@ class SplitLanguageModel(ModulePass):
         for graph in graphs(op):
             if role_of(graph) == "language-model" and VARIANT not in graph.attributes:
                 split(op, graph, self.embedding)
+        _embed_padded(op, self.embedding)
 
 
 def split(module: ModuleOp, graph: FuncOp, embedding: str) -> None:
@@ -94,8 +97,9 @@ def split(module: ModuleOp, graph: FuncOp, embedding: str) -> None:
     substitute(decode, {sequence: Dim.const(1)})
     kept_rows.keep_last_row(prefill, LOGITS)
     where, _, weight = embedding.partition(":")
-    if where == graph.sym_name.data and argument(graph, EMBEDDINGS) is not None:
-        _embed(module, graph, f"{prefix}embed", weight)
+    embeddings = argument(graph, EMBEDDINGS)
+    if where == graph.sym_name.data and embeddings is not None:
+        _embed(module, graph, f"{prefix}embed", weight, shape_of(embeddings)[:-1])
 
 
 def token_input(graph: FuncOp) -> SSAValue:
@@ -232,11 +236,22 @@ def _replace_argument(graph: FuncOp, name: str, value: SSAValue, ops: Sequence[O
     erase_arguments(graph, {name})
 
 
-def _embed(module: ModuleOp, graph: FuncOp, name: str, weight: str) -> None:
-    embeddings = argument(graph, EMBEDDINGS)
-    assert embeddings is not None
+def _embed_padded(module: ModuleOp, embedding: str) -> None:
+    """Where padded graphs serve a language model: one look-up, of any number of ids."""
+    where, _, weight = embedding.partition(":")
+    for graph in graphs(module):
+        variant = graph.attributes.get(VARIANT)
+        if not isinstance(variant, VariantAttr) or variant.entry.data != where:
+            continue
+        dims = real_dims(graph.arg_attrs).get(EMBEDDINGS)
+        if dims is not None:
+            _embed(module, graph, "embed", weight, dims[:-1])
+        return
+
+
+def _embed(module: ModuleOp, graph: FuncOp, name: str, weight: str, dims: Sequence[Dim]) -> None:
     table = _weight_of(graph, weight).clone()
-    ids = tensor_of(i64, shape_of(embeddings)[:-1])
+    ids = tensor_of(i64, dims)
     made = FuncOp(name, ([ids], []))
     lookup = mllm.EmbeddingOp(table.result, block_of(made).args[0])
     for op in (table, lookup):

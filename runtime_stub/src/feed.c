@@ -13,8 +13,7 @@ uint32_t mllm_entry_of_role(const mllm_model *model, const char *role) {
   return MLLM_NO_TOKEN;
 }
 
-/* A dim's largest value. */
-static int64_t bound_of(const mllm_model *model, const mllm_tensor_info *info, uint32_t dim) {
+int64_t mllm_dim_bound(const mllm_model *model, const mllm_tensor_info *info, uint32_t dim) {
   if (info->dims[dim] >= 0 || info->symbols[dim] == NULL) return info->dims[dim];
   mllm_symbol_info symbol;
   for (uint32_t i = 0; i < mllm_model_symbols(model); i++)
@@ -28,12 +27,12 @@ static mllm_status lacks(mllm_error *error, const char *what, const char *name) 
   return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_CONFIG, "%s '%s'", what, name);
 }
 
-static mllm_status take_input(mllm_feed *feed, const mllm_model *model,
+static mllm_status take_input(mllm_feed *feed, const mllm_model *model, const mllm_past *past,
                               const mllm_tensor_info *info, mllm_error *error) {
   const bool ids = strcmp(info->name, "input_ids") == 0;
   const bool embeddings = strcmp(info->name, "inputs_embeds") == 0;
   if (ids || embeddings) {
-    const int64_t chunk = info->rank >= 2 ? bound_of(model, info, 1) : -1;
+    const int64_t chunk = info->rank >= 2 ? mllm_dim_bound(model, info, 1) : -1;
     const int64_t width = embeddings && info->rank == 3 ? info->dims[2] : 0;
     if (chunk < 1 || chunk > 1 << 20 || width < 0 || width > 1 << 20 || (embeddings && width == 0))
       return lacks(error, "tokens do not fit the input", info->name);
@@ -51,8 +50,8 @@ static mllm_status take_input(mllm_feed *feed, const mllm_model *model,
     feed->position_rank = info->rank;
     return MLLM_OK;
   }
-  /* what an earlier entry left in its place */
-  if (info->arena_offset != UINT64_MAX) return MLLM_OK;
+  /* what an earlier entry left in its place, or an earlier step */
+  if (info->arena_offset != UINT64_MAX || mllm_past_takes(past, info->name)) return MLLM_OK;
   return lacks(error, "the runtime does not know how to fill the input", info->name);
 }
 
@@ -76,7 +75,7 @@ static mllm_status take_logits(mllm_feed *feed, const mllm_model *model, uint32_
 }
 
 mllm_status mllm_feed_make(mllm_feed *feed, const mllm_model *model, uint32_t entry,
-                           mllm_error *error) {
+                           const mllm_past *past, mllm_error *error) {
   *feed = (mllm_feed){.entry = entry};
   mllm_entry_info info;
   mllm_status status = mllm_model_entry(model, entry, &info);
@@ -86,7 +85,7 @@ mllm_status mllm_feed_make(mllm_feed *feed, const mllm_model *model, uint32_t en
   for (uint32_t i = 0; status == MLLM_OK && i < info.inputs; i++) {
     mllm_tensor_info input;
     status = mllm_model_input(model, entry, i, &input);
-    if (status == MLLM_OK) status = take_input(feed, model, &input, error);
+    if (status == MLLM_OK) status = take_input(feed, model, past, &input, error);
   }
   if (status == MLLM_OK && feed->tokens == NULL) status = lacks(error, "no input", "input_ids");
   if (status == MLLM_OK) status = take_logits(feed, model, info.outputs, error);
@@ -110,10 +109,10 @@ static mllm_tensor row(const char *name, int64_t *data, uint32_t rank, int64_t c
   return tensor;
 }
 
-mllm_status mllm_feed_run(const mllm_feed *feed, mllm_session *session,
-                          const mllm_feed_memory *memory, uint32_t count, uint32_t past,
-                          const float **logits, mllm_error *error) {
-  mllm_tensor inputs[3];
+mllm_status mllm_feed_run(const mllm_feed *feed, mllm_session *session, mllm_feed_memory *memory,
+                          uint32_t count, uint32_t past, const float **logits, mllm_error *error) {
+  mllm_tensor *inputs = memory->inputs, *outputs = memory->outputs;
+  const uint32_t pairs = memory->past.n_pairs;
   size_t n_inputs = 1;
   inputs[0] = row(feed->tokens, memory->ids, 2, count);
   if (feed->width > 0)
@@ -129,10 +128,14 @@ mllm_status mllm_feed_run(const mllm_feed *feed, mllm_session *session,
     for (uint32_t i = 0; i < count; i++) memory->positions[i] = (int64_t)past + i;
     inputs[n_inputs++] = row(feed->positions, memory->positions, feed->position_rank, count);
   }
-  mllm_tensor output = {.name = feed->logits, .data = feed->own_logits, .bytes = feed->own_bytes};
-  const mllm_status status = mllm_run(session, feed->entry, inputs, n_inputs, &output, 1, error);
+  mllm_past_bind(&memory->past, past, inputs + n_inputs, outputs + 1);
+  outputs[0] =
+      (mllm_tensor){.name = feed->logits, .data = feed->own_logits, .bytes = feed->own_bytes};
+  const mllm_status status =
+      mllm_run(session, feed->entry, inputs, n_inputs + pairs, outputs, 1 + pairs, error);
   if (status != MLLM_OK) return status;
-  const int64_t rows = output.rank < 2 ? 1 : output.dims[output.rank - 2];
-  *logits = (const float *)output.data + (size_t)(rows - 1) * feed->vocabulary;
+  mllm_past_turn(&memory->past);
+  const int64_t rows = outputs[0].rank < 2 ? 1 : outputs[0].dims[outputs[0].rank - 2];
+  *logits = (const float *)outputs[0].data + (size_t)(rows - 1) * feed->vocabulary;
   return MLLM_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "mllm.h"
+#include "past.h"
 
 typedef struct mllm_feed {
   uint32_t entry;
@@ -21,11 +22,15 @@ typedef struct mllm_feed {
   size_t own_bytes;
 } mllm_feed;
 
+/* A dim's largest value, -1 where it is more than a symbol. */
+int64_t mllm_dim_bound(const mllm_model *model, const mllm_tensor_info *info, uint32_t dim);
+
 /* The first entry with the role, or MLLM_NO_TOKEN. */
 uint32_t mllm_entry_of_role(const mllm_model *model, const char *role);
 
+/* past: the tensors that stand for a cache, of which the entry may have none. */
 mllm_status mllm_feed_make(mllm_feed *feed, const mllm_model *model, uint32_t entry,
-                           mllm_error *error);
+                           const mllm_past *past, mllm_error *error);
 void mllm_feed_free(mllm_feed *feed);
 
 /* Working memory of a run. */
@@ -34,11 +39,13 @@ typedef struct mllm_feed_memory {
   float *embeddings;  /* [chunk, width]: likewise */
   int64_t *positions; /* [chunk] */
   int64_t *ones;      /* [capacity of the cache + chunk], all 1 */
+  mllm_past past;
+  mllm_tensor *inputs;  /* [3 + past.n_pairs] */
+  mllm_tensor *outputs; /* [1 + past.n_pairs] */
 } mllm_feed_memory;
 
 /* Runs the entry on `count` tokens behind `past`; *logits are those of the last token. */
-mllm_status mllm_feed_run(const mllm_feed *feed, mllm_session *session,
-                          const mllm_feed_memory *memory, uint32_t count, uint32_t past,
-                          const float **logits, mllm_error *error);
+mllm_status mllm_feed_run(const mllm_feed *feed, mllm_session *session, mllm_feed_memory *memory,
+                          uint32_t count, uint32_t past, const float **logits, mllm_error *error);
 
 #endif

@@ -83,8 +83,9 @@ mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
   g->logits = NULL;
   g->length = 0;
   set_options(g, options);
-  mllm_status status =
-      mllm_session_cache_set_length(g->session, (uint32_t)g->prompt.cache, 0, error);
+  mllm_status status = MLLM_OK;
+  if (g->prompt.cache >= 0)
+    status = mllm_session_cache_set_length(g->session, (uint32_t)g->prompt.cache, 0, error);
   const double start = now();
   if (status == MLLM_OK) status = mllm_encode_media(g, prompt, error);
   const double encoded = now();

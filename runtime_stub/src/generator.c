@@ -34,6 +34,19 @@ static uint32_t first_of(const mllm_model *model, const char *const *roles) {
   return MLLM_NO_TOKEN;
 }
 
+/* The tensors that stand for a cache, where the entry has none; config.json says their names. */
+static mllm_status make_past(mllm_generator *g, uint32_t entry, mllm_error *error) {
+  mllm_entry_info info;
+  mllm_status status = mllm_model_entry(g->model, entry, &info);
+  if (status != MLLM_OK || info.cache >= 0) return status;
+  const mllm_json_value *pipeline = mllm_json_get(g->config.document.values, "pipeline");
+  const mllm_json_value *names = mllm_json_get(mllm_json_get(pipeline, "caches"), info.name);
+  mllm_locate(error, info.name, NULL);
+  status = mllm_past_make(&g->memory.past, g->model, entry, names, error);
+  if (status == MLLM_OK) mllm_clear(error);
+  return status;
+}
+
 static mllm_status find_entries(mllm_generator *g, mllm_error *error) {
   static const char *const prompt_roles[] = {"prefill", "language-model", "decoder", NULL};
   static const char *const decode_roles[] = {"decode", "decoder-with-past", "language-model", NULL};
@@ -45,10 +58,13 @@ static mllm_status find_entries(mllm_generator *g, mllm_error *error) {
   g->encoder = mllm_entry_of_role(g->model, "encoder");
   g->projector = mllm_entry_of_role(g->model, "projector");
   g->embed = mllm_entry_of_role(g->model, "embedding");
-  mllm_status status = mllm_feed_make(&g->prompt, g->model, prompt, error);
-  if (status == MLLM_OK) status = mllm_feed_make(&g->decode, g->model, decode, error);
+  const mllm_past *past = &g->memory.past;
+  mllm_status status = make_past(g, decode, error);
+  if (status == MLLM_OK) status = mllm_feed_make(&g->prompt, g->model, prompt, past, error);
+  if (status == MLLM_OK) status = mllm_feed_make(&g->decode, g->model, decode, past, error);
   if (status != MLLM_OK) return status;
-  if (g->prompt.cache < 0 || g->prompt.cache != g->decode.cache ||
+  const bool carried = past->n_pairs > 0 && prompt == decode;
+  if ((g->prompt.cache < 0 && !carried) || g->prompt.cache != g->decode.cache ||
       g->prompt.vocabulary != g->decode.vocabulary || g->prompt.width != g->decode.width)
     return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_CONFIG,
                      "the entries for prompt and tokens do not share a cache");
@@ -79,19 +95,25 @@ static void suppress(mllm_generator *g, const char *key, uint8_t flag) {
 static mllm_status take_memory(mllm_generator *g, mllm_error *error) {
   const size_t chunk = g->prompt.chunk > g->decode.chunk ? g->prompt.chunk : g->decode.chunk;
   const size_t vocabulary = g->prompt.vocabulary;
-  g->capacity = mllm_session_cache_capacity(g->session, (uint32_t)g->prompt.cache);
+  const uint32_t pairs = g->memory.past.n_pairs;
+  g->capacity = g->memory.past.capacity;
+  if (g->prompt.cache >= 0)
+    g->capacity = mllm_session_cache_capacity(g->session, (uint32_t)g->prompt.cache);
   g->memory.ids = calloc(chunk, sizeof(int64_t));
   g->memory.positions = calloc(chunk, sizeof(int64_t));
   g->memory.ones = calloc(g->capacity + chunk, sizeof(int64_t));
   g->memory.embeddings = calloc(chunk * g->prompt.width + 1, sizeof(float));
+  g->memory.inputs = calloc((size_t)pairs + 3, sizeof *g->memory.inputs);
+  g->memory.outputs = calloc((size_t)pairs + 1, sizeof *g->memory.outputs);
   g->ids = calloc((size_t)g->capacity + 1, sizeof *g->ids);
   g->suppressed = calloc(vocabulary, 1);
   g->sampler.weights = calloc(vocabulary, sizeof *g->sampler.weights);
   g->sampler.order = calloc(vocabulary, sizeof *g->sampler.order);
   g->text = malloc(3 * (longest_token(&g->tokenizer) + sizeof g->utf8.held));
   if (g->memory.ids == NULL || g->memory.positions == NULL || g->memory.ones == NULL ||
-      g->memory.embeddings == NULL || g->ids == NULL || g->suppressed == NULL ||
-      g->sampler.weights == NULL || g->sampler.order == NULL || g->text == NULL)
+      g->memory.embeddings == NULL || g->memory.inputs == NULL || g->memory.outputs == NULL ||
+      g->ids == NULL || g->suppressed == NULL || g->sampler.weights == NULL ||
+      g->sampler.order == NULL || g->text == NULL)
     return no_memory(error);
   for (size_t i = 0; i < g->capacity + chunk; i++) g->memory.ones[i] = 1;
   g->sampler.suppressed = g->suppressed;
@@ -130,6 +152,9 @@ void mllm_generator_destroy(mllm_generator *g) {
   free(g->memory.positions);
   free(g->memory.ones);
   free(g->memory.embeddings);
+  free(g->memory.inputs);
+  free(g->memory.outputs);
+  mllm_past_free(&g->memory.past);
   free(g->media);
   free(g->samples);
   free(g->features.data);

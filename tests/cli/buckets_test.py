@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
+from PIL import Image
 
 from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.importer import read_dims
 from mllm_compiler.pipelines import TARGETS
+from runtime_stub import Model
 from tests.cli.dim_option_test import compile_for, inputs_of, run_on
 from tests.cli.recipes import tiny
+from tests.runtime.audio_test import wav
 
 Captured = pytest.CaptureFixture[str]
 
@@ -88,15 +92,56 @@ def test_the_manifest_shows_the_entry_and_the_weights_once() -> None:
     assert sizes[1] <= sizes[0] * 1.01
 
 
-def test_text_is_generated_over_buckets(capsys: Captured) -> None:
+BUCKETS = ("sequence_length=1,16,64", "past_sequence_length=32,128")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_text_is_generated_over_buckets(target: str, capsys: Captured) -> None:
     answers: list[str] = []
-    for dims in ((), ("sequence_length=1,16,64", "past_sequence_length=32,128")):
-        assert compile_for("numpy", *dims) == 0
+    for dims in ((), BUCKETS):
+        assert compile_for(target, *dims) == 0
         capsys.readouterr()
         words = ["run", "out.mllm_bundle", "--prompt", "Hello", "--max-new-tokens", "24"]
         assert run(words) == 0
         answers.append(capsys.readouterr().out)
     assert answers[0] == answers[1] != ""
+
+
+def tokens_of(recipe: str, folder: Path, dims: Sequence[str], most: int) -> list[list[int]]:
+    """What the C runtime answers to prompts of several lengths, one after the other."""
+    path = folder / f"{recipe}-{len(dims)}.mllm_bundle"
+    compile_model(Request(model=tiny(recipe), dims=read_dims(dims), output=path))
+    prompts = ("Hello", "the meeting is on " * 4, "a")
+    with Model.open(path, allow_unsigned=True) as model:
+        return [
+            [p.token for p in model.generate(prompt, max_new_tokens=most) if p.token is not None]
+            for prompt in prompts
+        ]
+
+
+SPEAKERS = [
+    "tiny-llama",
+    "tiny-gpt2",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("tiny-bloom", "tiny-qwen2")),
+]
+
+
+@pytest.mark.parametrize("recipe", SPEAKERS)
+def test_c_says_the_same_with_and_without_buckets(recipe: str, tmp_path: Path) -> None:
+    """Prompts longer than the largest bucket of tokens are read in parts."""
+    dims = ("sequence_length=1,4,16", "past_sequence_length=8,64,160", "batch_size=1")
+    answers = tokens_of(recipe, tmp_path, dims, 40)
+    assert answers == tokens_of(recipe, tmp_path, (), 40)
+    assert max(map(len, answers)) == 40
+
+
+def test_an_answer_ends_where_the_largest_past_is_full() -> None:
+    assert compile_for("c", "sequence_length=1,16", "past_sequence_length=4,40") == 0
+    with Model.open("out.mllm_bundle", allow_unsigned=True) as model:
+        assert len(list(model.generate("Hello", max_new_tokens=60))) > 1
+        figures = model.statistics
+    assert figures.finish == "full"
+    assert figures.prompt_tokens + figures.new_tokens == 42
 
 
 def test_each_pass_over_buckets_keeps_what_it_promises() -> None:
@@ -105,11 +150,26 @@ def test_each_pass_over_buckets_keeps_what_it_promises() -> None:
     assert max(compiled.errors.values()) < 2e-5
 
 
-def test_text_over_buckets_is_refused_in_c_by_one_line(capsys: Captured) -> None:
-    assert compile_for("c", "sequence_length=1,4", "past_sequence_length=8") == 0
+def test_a_picture_is_described_over_buckets_in_c(capsys: Captured) -> None:
+    Image.fromarray(np.arange(60 * 40 * 3, dtype=np.uint8).reshape(60, 40, 3)).save("in.png")
+    answers: list[str] = []
+    for dims in ((), BUCKETS):
+        words = ["compile", str(tiny("tiny-vlm")), "--target", "c", "-o", "out.mllm_bundle"]
+        assert run([*words, *(word for dim in dims for word in ("--dim", dim))]) == 0
+        capsys.readouterr()
+        asked = ["--image", "in.png", "--prompt", "Hello", "--max-new-tokens", "24"]
+        assert run(["run", "out.mllm_bundle", *asked]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1] != ""
+
+
+def test_sound_over_buckets_is_refused_in_c_by_one_line(capsys: Captured) -> None:
+    words = ["compile", str(tiny("tiny-whisper")), "--target", "c", "-o", "out.mllm_bundle"]
+    assert run([*words, "--dim", "past_decoder_sequence_length=8,16"]) == 0
     capsys.readouterr()
-    assert run(["run", "out.mllm_bundle", "--prompt", "Hello"]) == 1
+    wave = (np.sin(np.arange(16000) / 9) * 9000).astype("<i2").reshape(-1, 1)
+    Path("in.wav").write_bytes(wav(wave, 16000))
+    assert run(["run", "out.mllm_bundle", "--audio", "in.wav"]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
-    assert "decoder: error: " in lines[0]
-    assert "[MLC-X021]" in lines[0]
+    assert "'encoder_hidden_states' [MLC-X021]" in lines[0]

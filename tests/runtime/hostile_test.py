@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import random
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,10 @@ import pytest
 from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.bundle.writer import content_of_bytes, write_bundle
+from mllm_compiler.compiler import Request, compile_model
+from mllm_compiler.importer import read_dims
 from tests.bundle.small_bundle import KEY
+from tests.cli.recipes import tiny
 from tests.runtime.audio_test import wav
 
 pytestmark = pytest.mark.slow
@@ -158,3 +162,25 @@ def test_nonsense_as_image_and_sound(runner: Runner, vision_bundle: Path, tmp_pa
         for mutant in list(mutants(raw, seed))[:60]:
             path.write_bytes(mutant)
             runner.run(vision_bundle, "--prompt", "the", option, path)
+
+
+def test_nonsense_in_a_table_of_buckets(runner: Runner, tmp_path: Path) -> None:
+    """Each word of the table is set to extremes; most are refused when the bundle is loaded."""
+    path, dims = tmp_path / "padded", ["sequence_length=1,8", "past_sequence_length=8,32"]
+    compile_model(Request(model=tiny("tiny-llama"), dims=read_dims(dims), output=path))
+    held = members(path)
+    assert runner.run(signed(path, held), "--prompt", "the meeting is on") == 0
+    program = held["targets/c/program.bin"]
+    params, _ = struct.unpack_from("<II", program, 12 + 8 * 6)
+    entries, _ = struct.unpack_from("<II", program, 12 + 8 * 10)
+    (buckets,) = struct.unpack_from("<I", program, entries + 36)
+    table = params + 8 * (buckets - 1)
+    symbols, variants = struct.unpack_from("<qq", program, table)
+    assert (symbols, variants) == (3, 4)
+    for word in range(2 + symbols * (2 + variants)):
+        for value in (-1, 0, 2, 9, 1 << 40, -(1 << 63)):
+            changed = bytearray(program)
+            struct.pack_into("<q", changed, table + 8 * word, value)
+            mutant = {**held, "targets/c/program.bin": bytes(changed)}
+            runner.run(signed(path, mutant), "--prompt", "the meeting is on")
+    assert runner.refused > 60
