@@ -268,8 +268,9 @@ mllm_status mllm_trust_read(const char *path, mllm_key *keys, size_t capacity, s
 
 typedef struct mllm_generator mllm_generator;
 
-/* Takes what generation needs beside the session: buffers, tokenizer, settings. All three outlive the
- * generator; the session serves nothing else while it generates. */
+/* Takes what generation needs beside the session: buffers, tokenizer, settings, and past tensors where
+ * an entry with buckets takes those in the place of a cache. All three outlive the generator; the
+ * session serves nothing else while it generates. */
 mllm_status mllm_generator_create(const mllm_bundle *bundle, const mllm_model *model,
                                   mllm_session *session, mllm_generator **generator,
                                   mllm_error *error);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import StringAttr
@@ -13,6 +14,8 @@ from mllm_compiler.passes.graphs import argument_names, block_of, graphs, pipeli
 from mllm_compiler.passes.split_language_model import SplitLanguageModel
 from mllm_compiler.reference import find_function, run_function
 from tests.backends.small_models import llama, llama_inputs
+from tests.cli.recipes import tiny
+from tests.passes.bucket_shapes_test import both
 
 
 @pytest.mark.parametrize("embeds", [False, True])
@@ -132,3 +135,18 @@ def test_a_language_model_without_logits_is_refused() -> None:
     with pytest.raises(CompileError, match="no result named 'logits'") as caught:
         SplitLanguageModel().apply(Context(), module)
     assert caught.value.code == "MLC-R004"
+
+
+def test_padded_graphs_share_one_look_up() -> None:
+    """Each row is the weight's; prefill and decode are not made."""
+    padded = both("tiny-vlm", "sequence_length=1,4", "past_sequence_length=8,16").padded
+    module = padded.module.clone()
+    before = [g.sym_name.data for g in graphs(module)]
+    SplitLanguageModel("decoder:model.embed_tokens.weight").apply(Context(), module)
+    added = [g for g in graphs(module) if g.sym_name.data not in before]
+    assert [(g.sym_name.data, role_of(g)) for g in added] == [("embed", "embedding")]
+    ids = np.array([[3, 1, 3, 0, 7]])
+    found = run_function(module, "embed", {"input_ids": ids}, padded.store)["inputs_embeds"]
+    model = onnx.load(tiny("tiny-vlm") / "decoder.onnx")
+    table = next(t for t in model.graph.initializer if t.name == "model.embed_tokens.weight")
+    np.testing.assert_array_equal(found, onnx.numpy_helper.to_array(table)[ids])
