@@ -6,7 +6,7 @@ Source: onnxruntime/docs/ContribOperators.md; tested against onnxruntime itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,9 +16,7 @@ from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.reference import onnx_microsoft_attention as attention
 from mllm_compiler.reference import onnx_microsoft_quantised as quantised
 from mllm_compiler.reference.executor import Array, Frame, Meaning
-
-Arguments = Sequence[Array | None]
-Compute = Callable[[OnnxOp, Arguments], Sequence[Array]]
+from mllm_compiler.reference.onnx_arguments import Arguments, Compute, need, optional
 
 _erf = np.frompyfunc(math.erf, 1, 1)
 
@@ -38,18 +36,8 @@ def fast_gelu(x: Array) -> Array:
 
 
 def _quick_gelu(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    data = _at(x, 0)
+    data = need(x, 0)
     return (data / (1 + np.exp(-cast(float, op.attribute("alpha")) * data)),)
-
-
-def _at(x: Arguments, position: int) -> Array:
-    value = x[position]
-    assert value is not None
-    return value
-
-
-def _optional(x: Arguments, position: int) -> Array | None:
-    return x[position] if position < len(x) else None
 
 
 def _plus(x: Array, *others: Array | None) -> Array:
@@ -70,8 +58,8 @@ def _normalised(
 
 
 def _skip_norm(op: OnnxOp, x: Arguments, *, centred: bool) -> Sequence[Array]:
-    gamma, beta = _at(x, 2), _optional(x, 3) if centred else None
-    total = _plus(_at(x, 0), _at(x, 1), _optional(x, 4 if centred else 3))
+    gamma, beta = need(x, 2), optional(x, 3) if centred else None
+    total = _plus(need(x, 0), need(x, 1), optional(x, 4 if centred else 3))
     epsilon = cast(float, op.attribute("epsilon"))
     normal, mean, inverse = _normalised(total, epsilon, axes=(-1,), centred=centred)
     scaled = _plus(normal * gamma, beta).astype(total.dtype)
@@ -79,33 +67,33 @@ def _skip_norm(op: OnnxOp, x: Arguments, *, centred: bool) -> Sequence[Array]:
 
 
 def _simplified_norm(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    data = _at(x, 0)
+    data = need(x, 0)
     axis = cast(int, op.attribute("axis")) % data.ndim
     epsilon = cast(float, op.attribute("epsilon"))
     axes = tuple(range(axis, data.ndim))
     normal, _, inverse = _normalised(data, epsilon, axes=axes, centred=False)
-    return (normal * _at(x, 1)).astype(data.dtype), inverse
+    return (normal * need(x, 1)).astype(data.dtype), inverse
 
 
 def _embed(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    ids, segments, words, positions = _at(x, 0), x[1], _at(x, 2), _at(x, 3)
-    where = _optional(x, 8)
+    ids, segments, words, positions = need(x, 0), x[1], need(x, 2), need(x, 3)
+    where = optional(x, 8)
     steps = np.arange(ids.shape[1], dtype=np.int64)
     where = np.broadcast_to(steps, ids.shape) if where is None else where
     total = words[ids] + positions[where]
     if segments is not None and x[4] is not None:
-        total = total + _at(x, 4)[segments]
+        total = total + need(x, 4)[segments]
     epsilon = cast(float, op.attribute("epsilon"))
     normal, _, _ = _normalised(total, epsilon, axes=(-1,), centred=True)
-    mask = _optional(x, 7)
+    mask = optional(x, 7)
     counts = np.zeros(len(ids)) if mask is None else mask.sum(-1)
-    scaled = (normal * _at(x, 5) + _at(x, 6)).astype(words.dtype)
+    scaled = (normal * need(x, 5) + need(x, 6)).astype(words.dtype)
     return scaled, counts.astype(np.int32), total
 
 
 def _fused_matmul(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     a, b = (
-        _turned(_at(x, i), bool(op.attribute(f"transBatch{s}")), bool(op.attribute(f"trans{s}")))
+        _turned(need(x, i), bool(op.attribute(f"transBatch{s}")), bool(op.attribute(f"trans{s}")))
         for i, s in enumerate("AB")
     )
     return (np.matmul(a, b) * a.dtype.type(cast(float, op.attribute("alpha"))),)
@@ -119,11 +107,11 @@ def _turned(x: Array, batch: bool, last: bool) -> Array:
 
 
 COMPUTES: dict[str, Compute] = {
-    "Gelu": lambda op, x: (gelu(_at(x, 0)),),
-    "FastGelu": lambda op, x: (fast_gelu(_plus(_at(x, 0), _optional(x, 1))),),
-    "BiasGelu": lambda op, x: (gelu(_at(x, 0) + _at(x, 1)),),
+    "Gelu": lambda op, x: (gelu(need(x, 0)),),
+    "FastGelu": lambda op, x: (fast_gelu(_plus(need(x, 0), optional(x, 1))),),
+    "BiasGelu": lambda op, x: (gelu(need(x, 0) + need(x, 1)),),
     "QuickGelu": _quick_gelu,
-    "BiasAdd": lambda op, x: (_at(x, 0) + _at(x, 1) + _at(x, 2),),
+    "BiasAdd": lambda op, x: (need(x, 0) + need(x, 1) + need(x, 2),),
     "SkipLayerNormalization": lambda op, x: _skip_norm(op, x, centred=True),
     "SkipSimplifiedLayerNormalization": lambda op, x: _skip_norm(op, x, centred=False),
     "SimplifiedLayerNormalization": _simplified_norm,

@@ -10,14 +10,9 @@ import numpy as np
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.errors import CompileError
 from mllm_compiler.reference.executor import Array
-
-Arguments = Sequence[Array | None]
+from mllm_compiler.reference.onnx_arguments import Arguments, optional
 
 _FAR = -1e9
-
-
-def _optional(x: Arguments, position: int) -> Array | None:
-    return x[position] if position < len(x) else None
 
 
 def _heads(x: Array, heads: int) -> Array:
@@ -82,7 +77,7 @@ def _scale(op: OnnxOp) -> float | None:
 
 def packed(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     """`Attention`: one projection to queries, keys and values."""
-    data, weight, bias, mask, past, extra = (_optional(x, i) for i in range(6))
+    data, weight, bias, mask, past, extra = (optional(x, i) for i in range(6))
     if data is None or weight is None or op.attribute("do_rotary"):
         raise CompileError(
             "MLC-D002", "'onnx.microsoft.Attention' with do_rotary has no meaning yet"
@@ -100,7 +95,7 @@ def packed(op: OnnxOp, x: Arguments) -> Sequence[Array]:
 
 def multi_head(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     """`MultiHeadAttention`: projected queries, keys and values, packed or not."""
-    q, k, v, bias, mask, extra, past_k, past_v = (_optional(x, i) for i in range(8))
+    q, k, v, bias, mask, extra, past_k, past_v = (optional(x, i) for i in range(8))
     heads = cast(int, op.attribute("num_heads"))
     assert q is not None
     if q.ndim == 5:
@@ -140,7 +135,7 @@ def rotated(x: Array, positions: Array, cos: Array, sin: Array, *, interleaved: 
 
 def rotary(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     """`RotaryEmbedding` of [B, T, H D] or [B, H, T, D]."""
-    data, positions, cos, sin = (cast(Array, _optional(x, i)) for i in range(4))
+    data, positions, cos, sin = (cast(Array, optional(x, i)) for i in range(4))
     heads = cast(int, op.attribute("num_heads"))
     if data.ndim == 3:
         count = heads or data.shape[2] // (2 * cos.shape[1])
@@ -161,13 +156,13 @@ def group_query(op: OnnxOp, x: Arguments) -> Sequence[Array]:
 
     `seqlens_k` is the number of valid keys, less one; the cache is taken to be as long as its past.
     """
-    q, k, v, past_k, past_v, lengths, _, cos, sin = (_optional(x, i) for i in range(9))
+    q, k, v, past_k, past_v, lengths, _, cos, sin = (optional(x, i) for i in range(9))
     heads, kv = (cast(int, op.attribute(n)) for n in ("num_heads", "kv_num_heads"))
     if (
         q is None
         or lengths is None
         or (op.attribute("softcap") or 0)
-        or _optional(x, 11) is not None
+        or optional(x, 11) is not None
     ):
         raise CompileError("MLC-D002", f"'{op.name}' with softcap or sinks has no meaning yet")
     if k is None or v is None:
@@ -176,7 +171,7 @@ def group_query(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     queries, keys, values = _heads(q, heads), _heads(k, kv), _heads(v, kv)
     past = 0 if past_k is None else past_k.shape[2]
     if op.attribute("do_rotary") and cos is not None and sin is not None:
-        given = _optional(x, 9)
+        given = optional(x, 9)
         steps = np.arange(past, past + queries.shape[2], dtype=np.int64)
         at = np.broadcast_to(steps, (len(q), len(steps))) if given is None else given
         inter = bool(op.attribute("rotary_interleaved"))
@@ -185,7 +180,7 @@ def group_query(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     window = cast(int, op.attribute("local_window_size"))
     hidden = _causal(queries.shape[2], keys.shape[2], window)
     valid = _padding(lengths.reshape(-1) + 1, keys.shape[2])
-    total = _sum(hidden, valid, _optional(x, 10))
+    total = _sum(hidden, valid, optional(x, 10))
     out, scores = _attend(queries, keys, values, total, _scale(op))
     return _joined(out), keys, values, scores
 

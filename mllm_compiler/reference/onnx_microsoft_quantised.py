@@ -12,20 +12,8 @@ from mllm_compiler.dialects.onnx_types import element_of_numpy
 from mllm_compiler.reference.executor import Array
 from mllm_compiler.reference.mllm_linear import softmax
 from mllm_compiler.reference.mllm_quant import dequantized, exact, less, quantized
+from mllm_compiler.reference.onnx_arguments import Arguments, Compute, need, optional
 from mllm_compiler.weights import DTYPES, unpacked
-
-Arguments = Sequence[Array | None]
-Compute = Callable[[OnnxOp, Arguments], Sequence[Array]]
-
-
-def _at(x: Arguments, position: int) -> Array:
-    value = x[position]
-    assert value is not None
-    return value
-
-
-def _optional(x: Arguments, position: int) -> Array | None:
-    return x[position] if position < len(x) else None
 
 
 def _plus(x: Array, other: Array | None) -> Array:
@@ -41,14 +29,20 @@ def _codes(packed: Array, bits: int, rows: int, columns: int) -> Array:
 
 
 def _matmul_n_bits(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    a, packed, scales, zero, order = _at(x, 0), _at(x, 1), _at(x, 2), x[3:4], _optional(x, 4)
+    a, packed, scales, zero, order = (
+        need(x, 0),
+        need(x, 1),
+        need(x, 2),
+        x[3:4],
+        optional(x, 4),
+    )
     k, n, bits, block = (cast(int, op.attribute(s)) for s in ("K", "N", "bits", "block_size"))
     blocks = -(-k // block)
     of_column = np.arange(k) // block if order is None else order[:k].astype(np.int64)
     points = _zero_points(zero[0] if zero else None, bits, n, blocks)[:, of_column]
     codes = _codes(packed, bits, n, k) - points
     weight = codes * scales.reshape(n, blocks)[:, of_column].astype(np.float32)
-    return (_plus(np.matmul(a, weight.astype(a.dtype).T), _optional(x, 5)),)
+    return (_plus(np.matmul(a, weight.astype(a.dtype).T), optional(x, 5)),)
 
 
 def _zero_points(given: Array | None, bits: int, n: int, blocks: int) -> Array:
@@ -69,33 +63,33 @@ def _scaled(sums: Array, a_scale: Array, b_scale: Array, bias: Array | None) -> 
 
 def _dynamic_matmul(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     """A is quantised to u8 per tensor, as `DynamicQuantizeLinear` does."""
-    a, b, scale, zero = _at(x, 0), _at(x, 1), _at(x, 2), _optional(x, 3)
+    a, b, scale, zero = need(x, 0), need(x, 1), need(x, 2), optional(x, 3)
     low, high = min(0.0, float(a.min())), max(0.0, float(a.max()))
     step = np.float32((high - low) / 255) or np.float32(1)
     offset = np.clip(np.rint(-low / step), 0, 255)
     codes = np.clip(np.rint(a / step) + offset, 0, 255)
     sums = _product(codes, np.asarray(offset), b, zero)
-    return (_scaled(sums, np.asarray(step), scale, _optional(x, 4)),)
+    return (_scaled(sums, np.asarray(step), scale, optional(x, 4)),)
 
 
 def _integer_matmul(op: OnnxOp, x: Arguments) -> Sequence[Array]:
-    sums = _product(_at(x, 0), _optional(x, 4), _at(x, 1), _optional(x, 5))
-    return (_scaled(sums, _at(x, 2), _at(x, 3), _optional(x, 6)),)
+    sums = _product(need(x, 0), optional(x, 4), need(x, 1), optional(x, 5))
+    return (_scaled(sums, need(x, 2), need(x, 3), optional(x, 6)),)
 
 
 def _gemm(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     a, b = (
-        _at(x, at).T if op.attribute(flag) else _at(x, at)
+        need(x, at).T if op.attribute(flag) else need(x, at)
         for at, flag in ((0, "transA"), (3, "transB"))
     )
-    sums = _product(a, _at(x, 2), b, _at(x, 5))
-    if (bias := _optional(x, 6)) is not None:
+    sums = _product(a, need(x, 2), b, need(x, 5))
+    if (bias := optional(x, 6)) is not None:
         sums = sums + bias
-    y = _scaled(sums, _at(x, 1), _at(x, 4) * np.float32(cast(float, op.attribute("alpha"))), None)
-    scale, zero = _optional(x, 7), _optional(x, 8)
+    y = _scaled(sums, need(x, 1), need(x, 4) * np.float32(cast(float, op.attribute("alpha"))), None)
+    scale, zero = optional(x, 7), optional(x, 8)
     if scale is None:
         return (y,)
-    return (quantized(y, scale, zero, element_of_numpy(_at(x, 8).dtype)),)
+    return (quantized(y, scale, zero, element_of_numpy(need(x, 8).dtype)),)
 
 
 def _along(parameter: Array | None, axis: int, rank: int) -> Any:
@@ -106,8 +100,8 @@ def _along(parameter: Array | None, axis: int, rank: int) -> Any:
 
 def _parameters(op: OnnxOp, x: Arguments) -> tuple[Array, Array | None]:
     """Scale and zero point, so that they broadcast to the data."""
-    data, axis = _at(x, 0), cast(int, op.attribute("axis"))
-    size, sides = cast(int, op.attribute("block_size")), (_at(x, 1), _optional(x, 2))
+    data, axis = need(x, 0), cast(int, op.attribute("axis"))
+    size, sides = cast(int, op.attribute("block_size")), (need(x, 1), optional(x, 2))
     if size:
         columns = np.arange(int(data.shape[axis])) // size
         return cast(Any, tuple(None if p is None else p.take(columns, axis) for p in sides))
@@ -117,12 +111,12 @@ def _parameters(op: OnnxOp, x: Arguments) -> tuple[Array, Array | None]:
 def _quantize(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     scale, zero = _parameters(op, x)
     dtype = np.dtype(np.uint8) if zero is None else zero.dtype
-    return (quantized(_at(x, 0), scale, zero, element_of_numpy(dtype)),)
+    return (quantized(need(x, 0), scale, zero, element_of_numpy(dtype)),)
 
 
 def _dequantize(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     scale, zero = _parameters(op, x)
-    return (dequantized(_at(x, 0), scale, zero, scale.dtype),)
+    return (dequantized(need(x, 0), scale, zero, scale.dtype),)
 
 
 def _through(compute: Callable[[OnnxOp, list[Array]], Array], count: int) -> Compute:
@@ -130,22 +124,22 @@ def _through(compute: Callable[[OnnxOp, list[Array]], Array], count: int) -> Com
 
     def meaning(op: OnnxOp, x: Arguments) -> Sequence[Array]:
         reals = [_real(x, 3 * i) for i in range(count)]
-        scale, zero = _at(x, 3 * count), _optional(x, 3 * count + 1)
-        return (quantized(compute(op, reals), scale, zero, element_of_numpy(_at(x, 0).dtype)),)
+        scale, zero = need(x, 3 * count), optional(x, 3 * count + 1)
+        return (quantized(compute(op, reals), scale, zero, element_of_numpy(need(x, 0).dtype)),)
 
     return meaning
 
 
 def _real(x: Arguments, at: int) -> Array:
-    scale = _at(x, at + 1)
-    return dequantized(_at(x, at), scale, _optional(x, at + 2), scale.dtype)
+    scale = need(x, at + 1)
+    return dequantized(need(x, at), scale, optional(x, at + 2), scale.dtype)
 
 
 def _concat(op: OnnxOp, x: Arguments) -> Sequence[Array]:
     """The scale and zero point of the result lead."""
     parts = [_real(x, at) for at in range(2, len(x), 3)]
     y = np.concatenate(parts, axis=cast(int, op.attribute("axis")))
-    return (quantized(y, _at(x, 0), _at(x, 1), element_of_numpy(_at(x, 1).dtype)),)
+    return (quantized(y, need(x, 0), need(x, 1), element_of_numpy(need(x, 1).dtype)),)
 
 
 def _leaky_relu(op: OnnxOp, x: list[Array]) -> Array:
