@@ -31,20 +31,14 @@ from mllm_compiler.dialects.mllm.contract import (
     integer,
     integers,
 )
-from mllm_compiler.dialects.mllm.quant import fits_codes, value_of
+from mllm_compiler.dialects.mllm.quant import are_codes, fits_codes, value_of
 from mllm_compiler.dialects.mllm.vision import (
     Window,
     conv_dims,
     filters_fit,
     windows_fit,
 )
-from mllm_compiler.dialects.types import element_of, is_float, is_integer, rank_of, shape_of
-
-
-def _are_codes(codes: SSAValue, zero_point: SSAValue | None) -> bool:
-    """Whether a value is of integers, and its zero point of the same ones."""
-    alike = zero_point is None or element_of(zero_point) == element_of(codes)
-    return alike and is_integer(element_of(codes))
+from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
 
 
 @irdl_op_definition
@@ -131,7 +125,7 @@ class QuantizedLinearOp(IRDLOperation):
         check(self, 4, fits, "bias must be [N]")
         fits = all_agree(shape_of(self.result), (*x[:-1], weight[0]))
         check(self, 5, fits, "the result must be [..., N]")
-        fits = _are_codes(self.x, self.x_zero) and _are_codes(self.weight, self.weight_zero)
+        fits = are_codes(self.x, self.x_zero) and are_codes(self.weight, self.weight_zero)
         reals = (self.x_scale, self.weight_scale, self.bias, self.result)
         fits &= all(v is None or is_float(element_of(v)) for v in reals)
         check(self, 6, fits, "integers with zeros of their type, floats for the rest")
@@ -200,7 +194,7 @@ class IntegerMatmulOp(IRDLOperation):
         check(self, 2, fits, "the result must be [..., M, N]")
         fits = _is_for_rows(self.a_zero, self.a) and _is_for_columns(self.b_zero, self.b)
         check(self, 3, fits, "a_zero must broadcast to [..., M, 1] and b_zero to [..., 1, N]")
-        fits = _are_codes(self.a, self.a_zero) and _are_codes(self.b, self.b_zero)
+        fits = are_codes(self.a, self.a_zero) and are_codes(self.b, self.b_zero)
         check(self, 4, fits and element_of(self.result) == i32, "integers in, i32 out")
 
 
@@ -286,5 +280,5 @@ class IntegerConvOp(IRDLOperation):
         fits &= not zero or all_agree(zero, (weight[0], *[1] * (len(weight) - 1)))
         check(self, 3, fits, "x_zero must be a scalar, weight_zero one or [O, 1, *1]")
         check(self, 4, all_agree(shape_of(self.result), conv_dims(x, weight, self.window)), "dims")
-        fits = _are_codes(self.x, self.x_zero) and _are_codes(self.weight, self.weight_zero)
+        fits = are_codes(self.x, self.x_zero) and are_codes(self.weight, self.weight_zero)
         check(self, 5, fits and element_of(self.result) == i32, "integers in, i32 out")

@@ -68,6 +68,12 @@ def _broadcasts(parameter: Sequence[Dim], dims: Sequence[Dim]) -> bool:
     return all(p.as_int() == 1 or agree(p, d) for p, d in pairs)
 
 
+def are_codes(codes: SSAValue, zero_point: SSAValue | None) -> bool:
+    """Whether a value is of integers, and its zero point of the same ones."""
+    alike = zero_point is None or element_of(zero_point) == element_of(codes)
+    return alike and is_integer(element_of(codes))
+
+
 def value_of(attribute: IntegerAttr | None) -> int | None:
     """The integer of an optional property."""
     return None if attribute is None else attribute.value.data
@@ -138,7 +144,7 @@ class QuantizeOp(IRDLOperation):
         """Checks the constraints of the docstring."""
         _check_parameters(self)
         fits = is_float(element_of(self.x)) and is_float(element_of(self.scale))
-        fits &= is_integer(element_of(self.result)) and _same_type(self.zero_point, self.result)
+        fits &= are_codes(self.result, self.zero_point)
         check(self, 2, fits, "floats in, integers of zero_point's type out")
         check(self, 3, all_agree(shape_of(self.result), shape_of(self.x)), "one shape")
 
@@ -191,7 +197,7 @@ class DequantizeOp(IRDLOperation):
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
         _check_parameters(self)
-        fits = is_integer(element_of(self.x)) and _same_type(self.zero_point, self.x)
+        fits = are_codes(self.x, self.zero_point)
         fits &= is_float(element_of(self.scale)) and is_float(element_of(self.result))
         check(self, 2, fits, "integers of zero_point's type in, floats out")
         check(self, 3, all_agree(shape_of(self.result), shape_of(self.x)), "one shape")
@@ -265,14 +271,10 @@ class DynamicQuantizeOp(IRDLOperation):
         check(self, 1, fits, f"block_size {size} where axis is {axis}")
         codes = element_of(self.codes)
         fits = is_float(element_of(self.x)) and element_of(self.scale) == element_of(self.x)
-        fits &= is_integer(codes) and _same_type(self.zero_point, self.codes)
+        fits &= are_codes(self.codes, self.zero_point)
         fits &= self.zero_point is not None or is_signed(codes)
         check(self, 2, fits, "floats in, integers out, signed where there is no zero_point")
         shared = self._shared(self.x, axis, size)
         fits = all_agree(shape_of(self.codes), shape_of(self.x))
         fits &= all(all_agree(shape_of(v), shared) for v in self.results[1:])
         check(self, 3, fits, "the dims of codes, scale or zero_point")
-
-
-def _same_type(zero_point: SSAValue | None, codes: SSAValue) -> bool:
-    return zero_point is None or element_of(zero_point) == element_of(codes)
