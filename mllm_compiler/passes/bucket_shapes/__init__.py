@@ -48,7 +48,6 @@ from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,
     graphs,
-    location_of,
     pipeline_of,
     remove_dead,
     result_names,
@@ -166,12 +165,7 @@ def _check(op: Operation) -> None:
     if isinstance(op, ReturnOp) or not (unknown or (symbolic and type(op) not in RULES)):
         return
     why = "its shape depends on data" if unknown else "nothing is known of its padding"
-    raise CompileError(
-        "MLC-P002",
-        f"'{op.name}' cannot be padded: {why}",
-        location=location_of(op),
-        remedy="fix the dimension with --dim NAME=8, or leave its buckets out",
-    )
+    raise Padded.refusal(op, why)
 
 
 def _ports(

@@ -68,10 +68,6 @@ class Padded:
         """How many elements of padding stand before the real ones."""
         return dim.substitute(self._left) - dim
 
-    def is_mixed(self, dim: Dim) -> bool:
-        """Whether there may be padding along an axis of more than one element."""
-        return bool(dim.symbols()) and self.extent(dim) > 1
-
     def insert(self, op: Operation, before: Operation) -> SSAValue:
         """Puts an op before another, with its location; the answer is its result."""
         op.location = before.location
@@ -125,7 +121,8 @@ class Padded:
             value = self.put(mllm.SelectOp(mask, value, filler), before, dims)
         return value
 
-    def refusal(self, op: Operation, why: str) -> CompileError:
+    @staticmethod
+    def refusal(op: Operation, why: str) -> CompileError:
         """The error of an op that has no padded form."""
         return CompileError(
             "MLC-P002",
