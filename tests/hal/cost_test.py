@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from xdsl.dialects import test
 from xdsl.dialects.builtin import TensorType, f32
@@ -49,3 +51,12 @@ def test_weights_are_told_from_what_flows() -> None:
     x = test.TestOp(result_types=[TensorType(f32, [3, 8])]).results[0]
     cost = cost_of(mllm.LinearOp(x, weight), {})
     assert (cost.weights, cost.read, cost.written) == (4 * 32, 4 * (24 + 32), 4 * 12)
+
+
+def test_a_scan_counts_products_a_sum_and_an_exponential_of_each_state() -> None:
+    batch, tokens, channels, states = sizes = 2, 3, 5, 4
+    rows, reads = [batch, tokens, channels], [batch, tokens, states]
+    shapes = [rows, rows, [channels, states], reads, reads, [batch, channels, states]]
+    values = test.TestOp(result_types=[TensorType(f32, shape) for shape in shapes]).results
+    # step a, exp, step b, times x, times h, plus, times c and the sum over states (Gu & Dao 2023).
+    assert cost_of(mllm.SelectiveScanOp(*values), {}).flops == 8 * prod(sizes)

@@ -7,28 +7,23 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, f32
-from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from mllm_compiler.backends.numpy.runner import NumpyRunner
 from mllm_compiler.dialects import make_context, mllm
-from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
-from mllm_compiler.dialects.locations import named as location
+from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm import (
     BinaryKind,
     BoundAttr,
-    Coordinates,
     PipelineOp,
     PoolKind,
     ReduceKind,
-    ResizeMode,
     UnaryKind,
 )
 from mllm_compiler.dialects.types import ui8
-from mllm_compiler.errors import CompileError
 from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes.bucket_shapes import BucketShapes
-from mllm_compiler.passes.graphs import block_of, named
 from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph
@@ -68,6 +63,32 @@ def quotient_of_empty_rows(g: Graph) -> SSAValue:
     both = g.add(mllm.BinaryOp(BinaryKind.MUL, unit, logs))
     turned = g.add(mllm.TransposeOp(both, (0, 2, 1)))
     return g.add(mllm.MatmulOp(turned, g["x"]))
+
+
+WITHIN_ONE = (UnaryKind.ACOS, UnaryKind.ASIN, UnaryKind.ATANH)
+ABOVE = (UnaryKind.LOG, UnaryKind.SQRT, UnaryKind.RSQRT, UnaryKind.RECIPROCAL, UnaryKind.ACOSH)
+
+
+def outside_of_its_domain(kind: UnaryKind) -> Build:
+    """A function whose operand is in its domain, but not where padding is; then a product."""
+
+    def build(g: Graph) -> SSAValue:
+        size = g.add(mllm.UnaryOp(UnaryKind.ABS, g["x"]))
+        steep = g.add(mllm.BinaryOp(BinaryKind.MUL, size, constant(g, -1e6)))
+        bump = g.add(mllm.UnaryOp(UnaryKind.EXP, steep))
+        two = g.add(mllm.BinaryOp(BinaryKind.MUL, bump, constant(g, 2.0)))
+        if kind in WITHIN_ONE:
+            inner = g.add(mllm.UnaryOp(UnaryKind.TANH, g["x"]))
+            operand = g.add(mllm.BinaryOp(BinaryKind.ADD, inner, two))
+        elif kind is UnaryKind.RECIPROCAL:
+            operand = size
+        else:
+            above = g.add(mllm.BinaryOp(BinaryKind.ADD, size, constant(g, 1.0)))
+            operand = g.add(mllm.BinaryOp(BinaryKind.SUB, above, two))
+        turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
+        return g.add(mllm.MatmulOp(turned, g.add(mllm.UnaryOp(kind, operand))))
+
+    return build
 
 
 def sliced(start: Dim | int, count: Dim | int, step: int = 1) -> Build:
@@ -223,15 +244,22 @@ def summed_up(**flags: bool) -> Build:
     return lambda g: g.add(mllm.CumsumOp(g["x"], 1, **flags))
 
 
-def largest_tokens(g: Graph) -> SSAValue:
-    sums = g.add(mllm.ReduceOp(ReduceKind.SUM, g["x"], (2,), keepdims=False))
-    top = mllm.TopKOp(sums, 1, 1)
-    g.add(top)
-    return g.add(mllm.TokenGatherOp(g["x"], top.indices))
+def extreme_token(*, smallest: bool) -> Build:
+    def build(g: Graph) -> SSAValue:
+        sums = g.add(mllm.ReduceOp(ReduceKind.SUM, g["x"], (2,), keepdims=False))
+        top = mllm.TopKOp(sums, 1, 1, smallest=smallest)
+        g.add(top)
+        return g.add(mllm.TokenGatherOp(g["x"], top.indices))
+
+    return build
 
 
 CASES: dict[str, tuple[dict, Build]] = {
     **{f"reduce {k}": (TOKENS, reduction(k, 1)) for k in ReduceKind if k is not ReduceKind.LOG_SUM},
+    **{
+        f"{k} outside of its domain": (TOKENS, outside_of_its_domain(k))
+        for k in (*WITHIN_ONE, *ABOVE)
+    },
     "mean of all": (TOKENS, reduction(ReduceKind.MEAN, 0, 1, 2)),
     "mean kept": (TOKENS, reduction(ReduceKind.MEAN, 1, keepdims=True)),
     "softmax over tokens": (TOKENS, lambda g: g.add(mllm.SoftmaxOp(g["x"], 1))),
@@ -270,7 +298,8 @@ CASES: dict[str, tuple[dict, Build]] = {
     "tokens summed up backwards": (TOKENS, summed_up(reverse=True, exclusive=True)),
     "states that are read": (TOKENS, states(last=False)),
     "states behind the last token": (TOKENS, states(last=True)),
-    "the largest token": (TOKENS, largest_tokens),
+    "the largest token": (TOKENS, extreme_token(smallest=False)),
+    "the smallest token": (TOKENS, extreme_token(smallest=True)),
     "codes of all tokens": (TOKENS, quantised_product(None)),
     "codes of each token": (TOKENS, quantised_product(2)),
     "an integer product": (TOKENS, integer_product),
@@ -307,87 +336,3 @@ def drawn(arguments: dict, sizes: dict[str, int]) -> dict[str, np.ndarray]:
         ).astype(np.float32)
         for name, type in arguments.items()
     }
-
-
-def resized(g: Graph) -> SSAValue:
-    kind = tensor_of(f32, [1, 4, T * 2])
-    linear = (ResizeMode.LINEAR, Coordinates.HALF_PIXEL)
-    return g.add(mllm.ResizeOp(*linear, g["x"], kind))
-
-
-def joined_twice(g: Graph) -> SSAValue:
-    return g.add(mllm.ConcatOp([g["x"], g["x"]], 1))
-
-
-def scaled_over_tokens(g: Graph) -> SSAValue:
-    turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
-    ones = g.add(mllm.ReduceOp(ReduceKind.MAX, g["x"], (0, 2), keepdims=False))
-    return g.add(mllm.LayerNormOp(turned, ones, epsilon=1e-5))
-
-
-def features_before_tokens(g: Graph) -> SSAValue:
-    turned = g.add(mllm.TransposeOp(g["x"], (0, 2, 1)))
-    return g.add(mllm.ReshapeOp(turned, (1, T * 8)))
-
-
-def two_streams_added(g: Graph) -> SSAValue:
-    return g.add(mllm.BinaryOp(BinaryKind.ADD, g["x"], g["s"]))
-
-
-REFUSED: dict[str, tuple[dict, Build, str]] = {
-    "resize": (IMAGE, resized, "'mllm.resize' cannot be padded: nothing is known of its padding"),
-    "twice": (TOKENS, joined_twice, "padding would stand between t and t elements"),
-    "norm": (TOKENS, scaled_over_tokens, "it scales the elements along t"),
-    "reshape": (TOKENS, features_before_tokens, "it joins or splits an axis of t elements"),
-    "streams": (OTHER, two_streams_added, "extents u and t may pad differently"),
-    "average": (IMAGE, pooled(PoolKind.AVERAGE, 1, 1), "an average over the end counts fewer"),
-    "left": (
-        {"x": tensor_of(f32, [1, T, 8]), "past": tensor_of(f32, [1, P, 8])},
-        lambda g: g.add(mllm.ConcatOp([g["x"], g["past"], g["x"]], 1)),
-        "padding would stand between",
-    ),
-    "importance": (
-        TOKENS,
-        lambda g: g.add(mllm.TokenImportanceOp(g["x"], g["x"], heads=2)),
-        "it mixes the elements along t",
-    ),
-    "patches": (
-        {"x": tensor_of(f32, [1, 3, T, 8])},
-        lambda g: g.add(mllm.PatchEmbedOp(g["x"], g.weight("w", 8, 3, 4, 4))),
-        "it mixes the elements along t",
-    ),
-    "chosen": (TOKENS, lambda g: g.add(mllm.TopKOp(g["x"], T, 1)), "it counts along t"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_an_op_that_would_mix_padding_is_named(name: str) -> None:
-    arguments, build, words = REFUSED[name]
-    graph = graph_of(arguments, build, WeightStore())
-    module = ModuleOp([graph, PipelineOp("p", bounds=BOUNDS)])
-    with pytest.raises(CompileError) as caught:
-        run_passes(module, [BucketShapes()], make_context(WeightStore()))
-    assert caught.value.code == "MLC-P002"
-    assert words in str(caught.value)
-    assert str(caught.value).startswith("/g/")
-
-
-def test_a_shape_that_data_decide_is_refused() -> None:
-    function = FuncOp("g", ([tensor_of(f32, [T, 8])], []))
-    some = mllm.ReshapeOp(block_of(function).args[0], (UNKNOWN, 4))
-    some.location = location("/some")
-    block_of(function).add_ops([some, ReturnOp(some.result)])
-    function.properties |= {"arg_attrs": named(["x"]), "res_attrs": named(["y"])}
-    function.update_function_type()
-    module = ModuleOp([function, PipelineOp("p", bounds=BOUNDS)])
-    with pytest.raises(CompileError, match=r"/some: error: .* its shape depends on data"):
-        run_passes(module, [BucketShapes()], make_context(WeightStore()))
-
-
-def test_too_many_graphs_are_refused() -> None:
-    graph = graph_of(OTHER, cross_attention, WeightStore())
-    sizes = tuple(range(1, 18))
-    bounds = [BoundAttr.of(s, 17, buckets=sizes) for s in ("t", "u")]
-    module = ModuleOp([graph, PipelineOp("p", bounds=bounds)])
-    with pytest.raises(CompileError, match="g: error: the buckets make 289 graphs"):
-        run_passes(module, [BucketShapes()], make_context(WeightStore()))

@@ -33,6 +33,8 @@ EQUATIONS = [
     "i,j->ij",
     "ij,ij->ij",
     "ij,kj",
+    "ba",
+    "cb,ba",
     "b...i,b...j->b...ij",
     "...ij,jk->...ik",
     "...ii->...i",

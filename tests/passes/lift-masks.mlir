@@ -274,3 +274,19 @@ func.func @keeps_a_condition_on_some_queries(%q: tensor<1x3x32xf32>, %k: tensor<
   %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
   func.return %y : tensor<1x3x32xf32>
 }
+
+// CHECK-LABEL: func.func @reads_a_window_up_to_its_first_key
+// CHECK: mllm.attention %q, %k, %v {{{.*}}causal = true, window = 3 : i64}
+func.func @reads_a_window_up_to_its_first_key(%q: tensor<1x3x32xf32>, %k: tensor<1x5x32xf32>, %v: tensor<1x5x32xf32>) -> tensor<1x3x32xf32> {
+  %zero = mllm.constant dense<0.0> : tensor<f32>
+  %low = mllm.constant dense<-3.40282347e+38> : tensor<f32>
+  %0 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<5xi64>
+  %1 = mllm.iota {start = #mllm.dims<"0">, step = 1 : i64} : tensor<3xi64>
+  %j = mllm.reshape %0 : (tensor<5xi64>) -> tensor<1x5xi64>
+  %i = mllm.reshape %1 : (tensor<3xi64>) -> tensor<3x1xi64>
+  %seen = mllm.compare ge %j, %i : (tensor<1x5xi64>, tensor<3x1xi64>) -> tensor<3x5xi1>
+  %s4 = mllm.reshape %seen : (tensor<3x5xi1>) -> tensor<1x1x3x5xi1>
+  %bias = mllm.select %s4, %zero, %low : (tensor<1x1x3x5xi1>, tensor<f32>, tensor<f32>) -> tensor<1x1x3x5xf32>
+  %y = mllm.attention %q, %k, %v bias(%bias : tensor<1x1x3x5xf32>) {heads = 4 : i64, kv_heads = 4 : i64, scale = 0.5 : f64, causal = true} : (tensor<1x3x32xf32>, tensor<1x5x32xf32>, tensor<1x5x32xf32>) -> tensor<1x3x32xf32>
+  func.return %y : tensor<1x3x32xf32>
+}

@@ -76,3 +76,12 @@ func.func @keeps_rows_that_are_cut(%x: tensor<5x2xf32>, %w: tensor<8x2xf32>) -> 
   %2 = mllm.slice %0 {starts = #mllm.dims<"2", "4">, steps = array<i64: 1, 1>} : (tensor<5x8xf32>) -> tensor<3x4xf32>
   func.return %1, %2 : tensor<2x4xf32>, tensor<3x4xf32>
 }
+
+// CHECK-LABEL: func.func @keeps_columns_in_turn
+// CHECK: mllm.linear {{.+}} -> tensor<5x8xf32>
+func.func @keeps_columns_in_turn(%x: tensor<5x2xf32>, %w: tensor<8x2xf32>) -> (tensor<5x4xf32>, tensor<5x2xf32>) {
+  %0 = mllm.linear %x, %w : (tensor<5x2xf32>, tensor<8x2xf32>) -> tensor<5x8xf32>
+  %1 = mllm.slice %0 {starts = #mllm.dims<"0", "0">, steps = array<i64: 1, 1>} : (tensor<5x8xf32>) -> tensor<5x4xf32>
+  %2 = mllm.slice %0 {starts = #mllm.dims<"0", "4">, steps = array<i64: 1, 2>} : (tensor<5x8xf32>) -> tensor<5x2xf32>
+  func.return %1, %2 : tensor<5x4xf32>, tensor<5x2xf32>
+}

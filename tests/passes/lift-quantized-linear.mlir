@@ -89,3 +89,25 @@ func.func @keeps_sums_that_are_scaled_again(%x: tensor<2x8xi32>, %xs: tensor<f32
   %y = mllm.linear %0, %1 : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<2x4xf32>
   func.return %y : tensor<2x4xf32>
 }
+
+// CHECK-LABEL: func.func @takes_one_of_two_rows_as_the_bias
+// CHECK: %[[Y:.*]] = mllm.quantized_linear %x, %xs, %w, %ws bias(%b : tensor<4xf32>)
+// CHECK-NEXT: mllm.binary add %[[Y]], %c
+func.func @takes_one_of_two_rows_as_the_bias(%x: tensor<2x8xi8>, %xs: tensor<f32>, %w: tensor<4x8xi8>, %ws: tensor<f32>, %b: tensor<4xf32>, %c: tensor<4xf32>) -> tensor<2x4xf32> {
+  %0 = mllm.dequantize %x, %xs : (tensor<2x8xi8>, tensor<f32>) -> tensor<2x8xf32>
+  %1 = mllm.dequantize %w, %ws : (tensor<4x8xi8>, tensor<f32>) -> tensor<4x8xf32>
+  %2 = mllm.linear %0, %1, %b : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  %y = mllm.binary add %2, %c : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  func.return %y : tensor<2x4xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_sums_whose_scale_has_more_dims
+// CHECK-NOT: mllm.quantized_linear
+func.func @keeps_sums_whose_scale_has_more_dims(%x: tensor<2x8xi8>, %xs: tensor<1x1x1xf32>, %w: tensor<4x8xi8>, %ws: tensor<4xf32>) -> tensor<1x2x4xf32> {
+  %t = mllm.transpose %w {perm = array<i64: 1, 0>} : (tensor<4x8xi8>) -> tensor<8x4xi8>
+  %p = mllm.integer_matmul %x, %t : (tensor<2x8xi8>, tensor<8x4xi8>) -> tensor<2x4xi32>
+  %c = mllm.cast %p : (tensor<2x4xi32>) -> tensor<2x4xf32>
+  %s = mllm.binary mul %xs, %ws : (tensor<1x1x1xf32>, tensor<4xf32>) -> tensor<1x1x4xf32>
+  %y = mllm.binary mul %c, %s : (tensor<2x4xf32>, tensor<1x1x4xf32>) -> tensor<1x2x4xf32>
+  func.return %y : tensor<1x2x4xf32>
+}

@@ -56,3 +56,10 @@ func.func @keeps_a_short_list_of_numbers() -> tensor<3xi64> {
   %t = mllm.constant dense<[0, 1, 2]> : tensor<3xi64>
   func.return %t : tensor<3xi64>
 }
+
+// CHECK-LABEL: func.func @keeps_a_triangle_of_numbers
+// CHECK-NOT: mllm.compare
+func.func @keeps_a_triangle_of_numbers() -> tensor<2x2xi64> {
+  %t = mllm.constant dense<[[1, 0], [1, 1]]> : tensor<2x2xi64>
+  func.return %t : tensor<2x2xi64>
+}

@@ -128,6 +128,16 @@ def test_a_quantised_linear_is_the_product_of_what_the_codes_mean(size: int | No
     close(ours, (rows @ matrix.T + bias).astype(np.float32))
 
 
+def test_a_quantised_linear_is_rounded_once() -> None:
+    one, scale, third = np.ones((1, 1), np.int8), np.float32(0.1), np.float32(1 / 3)
+    product = float(scale) * float(third)
+    ours = run(
+        lambda x, sx, w, sw, b: mllm.QuantizedLinearOp(x, sx, w, sw, bias=b),
+        *(one, np.array(scale), one, np.array(third), np.array([-product], np.float32)),
+    )[0]
+    assert ours.item() == np.float32(product - float(np.float32(product))) != 0
+
+
 def test_an_integer_product_equals_the_standards() -> None:
     a, b, zero_a, zero_b = codes(np.uint8, 2, 7), codes(np.int8, 7, 3), np.uint8(9), np.int8(-3)
     theirs = standard("MatMulInteger", [a, b, np.array(zero_a), np.array(zero_b)])[0]
@@ -138,7 +148,9 @@ def test_an_integer_product_equals_the_standards() -> None:
     np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("bits", [8, 16, 30], ids=["single", "double", "integers"])
+@pytest.mark.parametrize(
+    "bits", [8, 12, 16, 30], ids=["single", "past single", "double", "integers"]
+)
 def test_sums_of_integers_are_exact(bits: int) -> None:
     a, b = (RNG.integers(-(1 << bits), 1 << bits, s) for s in ((3, 50), (50, 4)))
     wide = [[sum(int(x) * int(y) for x, y in zip(r, c, strict=True)) for c in b.T] for r in a]
