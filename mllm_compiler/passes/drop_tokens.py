@@ -18,10 +18,11 @@ becomes
 
 The layers of `after` choose, each down to its budget of `keep` patches; the first `prefix` tokens,
 class token and registers, stay. The score is the class token's attention (EViT, Liang et al. 2022)
-or the norm of the features that the layer reads. A cover of `cover` x `cover` cells keeps the best
-token of each. With `budget=NAME` the last budget is chosen at each run: it is the length of an
-input of that name, whose elements are not read; at most `keep`, at least a token a cell. An
-attention mask, or an op behind the layer that needs all tokens, is refused by name.
+or the norm of the features that the layer reads; `uniform` takes an even grid, which looks at
+nothing: what a score must beat. A cover of `cover` x `cover` cells keeps the best token of each.
+With `budget=NAME` the last budget is chosen at each run: it is the length of an input of that name,
+whose elements are not read; at most `keep`, at least a token a cell. An attention mask, or an op
+behind the layer that needs all tokens, is refused by name.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from dataclasses import dataclass
 from functools import partial
 from math import isqrt
 
+import numpy as np
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, f32, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -67,8 +69,18 @@ from mllm_compiler.passes.kept_rows import (
     retype,
     retype_readers,
 )
-from mllm_compiler.passes.token_choice import Cover, by_attention, by_norm, cells_of, choose
+from mllm_compiler.passes.token_choice import (
+    Cover,
+    Put,
+    by_attention,
+    by_norm,
+    cells_of,
+    choose,
+    even_grid,
+)
 from mllm_compiler.weights import WeightStore
+
+SCORES = ("attention", "norm", "uniform")
 
 
 @dataclass(frozen=True)
@@ -109,7 +121,8 @@ class DropTokens(ModulePass):
             (len(self.after) == len(self.keep) > 0, "after and keep have one number a stage"),
             (rising, "the layers of after count from 1 and rise"),
             (falling, "the budgets of keep fall"),
-            (self.score in ("attention", "norm"), "score is attention or norm"),
+            (self.score in SCORES, "score is attention, norm or uniform"),
+            (self.score != "uniform" or len(self.keep) == 1, "an even grid is taken once"),
             (self.prefix >= (self.score == "attention"), "the first token pays the attention"),
             (self.cover >= 0, "cover is no negative number"),
             (min(self.keep, default=0) >= max(1, self.cover**2), "keep has a token for each cell"),
@@ -133,13 +146,18 @@ class DropTokens(ModulePass):
             budget = Dim.const(keep)
             if self.budget is not None and keep == self.keep[-1]:
                 budget = self._argument(module, graph)
-            cover = self._stage(attention, cut, budget, cover)
+            cover = self._stage(attention, cut, budget, cover, store)
         remove_dead(graph)
         graph.update_function_type()
         retype_readers(module, graph)
 
     def _stage(
-        self, attention: AttentionOp, cut: Operation, keep: Dim, cover: Cover | None
+        self,
+        attention: AttentionOp,
+        cut: Operation,
+        keep: Dim,
+        cover: Cover | None,
+        store: WeightStore,
     ) -> Cover | None:
         """One layer keeps its best; the answer is the cover of what is left."""
         after = cut.next_op
@@ -149,10 +167,7 @@ class DropTokens(ModulePass):
             return put_before(after, op).results[0]
 
         behind = followers(cut.results[0], self.prefix)
-        if self.score == "norm":
-            scores = by_norm(_read_by(attention), put)
-        else:
-            scores = by_attention(attention, put)
+        scores = self._scores(attention, store, put)
         patches, tokens = choose(scores, keep, self.prefix, cover, put)
         taker = put_before(after, TokenGatherOp(cut.results[0], tokens))
         kept = taker.results[0]
@@ -166,10 +181,21 @@ class DropTokens(ModulePass):
         hoist(taker, partial(_gather, tokens))
         return cover
 
-    def _first_cover(self, attention: AttentionOp, store: WeightStore) -> Cover | None:
-        """The cells of all patches, before the first op that reads tokens."""
-        if self.cover == 0:
-            return None
+    def _scores(self, attention: AttentionOp, store: WeightStore, put: Put) -> SSAValue:
+        """The score of each token, [B, tokens]."""
+        if self.score == "norm":
+            return by_norm(read_by(attention), put)
+        if self.score == "attention":
+            return by_attention(attention, put)
+        batch, tokens, _ = shape_of(attention.q)
+        patches = self._patches(attention)
+        grid = even_grid(patches, self.keep[0]).reshape(1, patches)
+        grid = np.pad(grid, ((0, 0), (self.prefix, 0)))
+        weight = WeightOp(BlobAttr.of(store.add(grid), f32, grid.shape), "token_grid")
+        return put(BroadcastOp(put(weight), (batch, tokens)))
+
+    def _patches(self, attention: AttentionOp) -> int:
+        """The patches of the square image that a layer reads."""
         rows = shape_of(attention.q)[ROWS].as_int()
         patches = 0 if rows is None else rows - self.prefix
         if patches < 1 or isqrt(patches) ** 2 != patches or isqrt(patches) < self.cover:
@@ -178,6 +204,13 @@ class DropTokens(ModulePass):
                 f"{shape_of(attention.q)[ROWS]} tokens, {self.prefix} of them before the patches, "
                 f"are no square image of {self.cover} x {self.cover} cells or more",
             )
+        return patches
+
+    def _first_cover(self, attention: AttentionOp, store: WeightStore) -> Cover | None:
+        """The cells of all patches, before the first op that reads tokens."""
+        if self.cover == 0:
+            return None
+        patches = self._patches(attention)
         cells = cells_of(patches, self.cover).reshape(1, patches, 1)
         weight = WeightOp(BlobAttr.of(store.add(cells), i64, cells.shape), "token_cells")
         return Cover(put_before(attention, weight).results[0], self.cover**2)
@@ -213,7 +246,7 @@ def _cut(graph: FuncOp, attention: AttentionOp) -> Operation:
     raise _misfit(location_of(attention), "no value behind it is all that later layers read")
 
 
-def _read_by(attention: AttentionOp) -> SSAValue:
+def read_by(attention: AttentionOp) -> SSAValue:
     """The last value before a layer's attention that alone is needed further on."""
     graph = attention.parent_op()
     assert isinstance(graph, FuncOp)

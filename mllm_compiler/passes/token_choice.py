@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,7 @@ class Cover:
 
 def cells_of(patches: int, side: int) -> NDArray[np.int64]:
     """The cell of each patch of a square image in a cover of side x side cells."""
-    width = round(patches**0.5)
+    width = isqrt(patches)
     along = np.arange(width, dtype=np.int64) * np.int64(side) // np.int64(width)
     return (along[:, None] * side + along[None, :]).reshape(-1)
 
@@ -79,6 +80,21 @@ def by_attention(attention: AttentionOp, put: Put) -> SSAValue:
         factor = put(scalar(attention.scale_value / usual, element_of(query)))
         query = put(BinaryOp(BinaryKind.MUL, query, factor))
     return put(TokenImportanceOp(query, attention.k, heads=attention.head_count))
+
+
+def even_grid(patches: int, keep: int) -> NDArray[np.float32]:
+    """The score 1 of `keep` patches on an even grid of a square image, and 0 of the others.
+
+    A budget that is no square has the largest one below it as a grid, and the rest spread evenly.
+    """
+    width, side = isqrt(patches), isqrt(keep)
+    along = ((np.arange(side) + 0.5) * width / side).astype(np.int64)
+    chosen = (along[:, None] * width + along[None, :]).reshape(-1)
+    others = np.setdiff1d(np.arange(patches), chosen)
+    more = others[np.linspace(0, len(others) - 1, keep - side * side).astype(np.int64)]
+    scores = np.zeros(patches, np.float32)
+    scores[chosen] = scores[more] = 1
+    return scores
 
 
 def by_norm(tokens: SSAValue, put: Put) -> SSAValue:

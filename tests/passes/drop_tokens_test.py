@@ -179,19 +179,31 @@ def test_a_scale_that_is_not_the_usual_one_scores_as_the_layer_attends() -> None
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_an_even_grid_is_every_second_patch_of_every_second_row() -> None:
+    module, g = encoder()
+    this = DropTokens(after=(1,), keep=(9,), score="uniform", cover=0)
+    run_passes(module, [this], make_context(g.store))
+    np.testing.assert_array_equal(choice(module, g, image(1)), [[7, 9, 11, 19, 21, 23, 31, 33, 35]])
+
+
+def choice(module: ModuleOp, g: Graph, x: Any) -> Any:
+    """The patches that a run keeps."""
+    chosen: list[Any] = []
+
+    def listen(op: Any, results: Any) -> None:
+        if isinstance(op, mllm.TopKOp):
+            chosen.append(results[1])
+
+    run_function(module, "eye", {"x": x}, g.store, listener=listen)
+    return chosen[-1]
+
+
 def test_equal_scores_are_taken_by_position() -> None:
     module, g = encoder()
     same = np.repeat(image(1)[:, :1], TOKENS, axis=1)
     this = DropTokens(after=(1,), keep=(4,), score="norm", cover=0)
     run_passes(module, [this], make_context(g.store))
-    chosen: list[Any] = []
-
-    def listen(op: Any, results: Any) -> None:
-        if isinstance(op, mllm.TopKOp):
-            chosen.extend(results[1])
-
-    run_function(module, "eye", {"x": same}, g.store, listener=listen)
-    np.testing.assert_array_equal(chosen, [[0, 1, 2, 3]])
+    np.testing.assert_array_equal(choice(module, g, same), [[0, 1, 2, 3]])
 
 
 def test_the_layer_that_chooses_computes_kept_queries_alone() -> None:
@@ -224,7 +236,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "have one number a stage": {"after": (1, 2), "keep": (9,)},
     "count from 1": {"after": (0,), "keep": (9,)},
     "budgets of keep fall": {"after": (1, 2), "keep": (9, 9)},
-    "score is attention or norm": {"after": (1,), "keep": (9,), "score": "value"},
+    "an even grid is taken once": {"after": (1, 2), "keep": (9, 4), "cover": 0, "score": "uniform"},
+    "score is attention, norm or uniform": {"after": (1,), "keep": (9,), "score": "value"},
     "the first token pays": {"after": (1,), "keep": (9,), "cover": 3, "prefix": 0},
     "a token for each cell": {"after": (1,), "keep": (8,), "cover": 3},
 }
