@@ -27,7 +27,8 @@ from mllm_compiler.pipelines import (
     pass_class,
     pass_names,
 )
-from mllm_compiler.validate import Validator
+from mllm_compiler.validate import Proof, Validator
+from mllm_compiler.validate.samples import samples_of
 
 Step = Callable[[str], None]
 """Takes the name of what is done next."""
@@ -48,6 +49,7 @@ class Request:
         simplify: Whether onnxsim runs first.
         emit_c: Whether the program is also written as readable C, beside the bundle.
         validate: Whether each pass is proven on seeded inputs.
+        data: A folder of samples; passes are proven on them too.
     """
 
     model: Path
@@ -60,6 +62,7 @@ class Request:
     simplify: bool = False
     emit_c: bool = False
     validate: bool = False
+    data: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,7 @@ class Compiled:
         records: A record a pass, the import first.
         lifted_share: The share of floating-point operations that is in the mllm dialect after the
             last lift.
-        errors: The relative error of each pass, where it was validated.
+        proofs: How far each pass moved the results, where they were validated.
         manifest: The bundle's manifest, where one was written.
         output: The bundle.
         sources: Files of readable C.
@@ -85,7 +88,7 @@ class Compiled:
     module: ModuleOp
     records: tuple[PassRecord, ...]
     lifted_share: float
-    errors: dict[str, float]
+    proofs: dict[str, Proof]
     manifest: Manifest | None
     output: Path | None
     sources: tuple[Path, ...]
@@ -114,7 +117,8 @@ def compile_model(
     imported = import_model(request.model, dims=request.dims, simplify=request.simplify)
     if request.output is not None and request.stop_after is None:
         check_size(imported.store.nbytes, request.output)
-    validator = Validator(imported.store, TOLERANCES)
+    samples = {} if request.data is None else samples_of(request.data, imported.module)
+    validator = Validator(imported.store, TOLERANCES, samples)
     watching = [*observers, *([validator] if request.validate else [])]
     module = imported.module
     seconds = time.perf_counter() - start
@@ -137,7 +141,7 @@ def compile_model(
         module=module,
         records=tuple(records),
         lifted_share=lifted,
-        errors=validator.errors,
+        proofs=validator.proofs,
         manifest=manifest,
         sources=sources,
         output=request.output if manifest is not None else None,

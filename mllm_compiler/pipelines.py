@@ -39,7 +39,7 @@ TOLERANCES: dict[str, float] = {
     "drop-tokens": math.inf,
     "bucket-shapes": ROUNDING,
     "place": 0.0,
-    "split-language-model": 0.0,
+    "split-language-model": ROUNDING,
     "lower-to-cpu": ROUNDING,
     "plan-memory": 0.0,
 }

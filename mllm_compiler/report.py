@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from jinja2 import Environment
 
@@ -13,6 +14,7 @@ from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.typed_json import Json, encode
 from mllm_compiler.compiler import Compiled
 from mllm_compiler.errors import CompileError
+from mllm_compiler.validate import Proof
 
 PAGE = """<!doctype html>
 <meta charset="utf-8">
@@ -27,11 +29,15 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; } th { text-align:
 {% for key, value in facts.items() %}<tr><th>{{ key }}<td>{{ value }}
 {% endfor %}</table>
 <h2>Passes</h2>
-<table><tr><th>pass<th>seconds<th>operations<th>relative error<th>most frequent
+<table><tr><th>pass<th>seconds<th>operations<th>most frequent
 {% for pass in passes %}<tr><td>{{ pass.name }}<td class="n">{{ "%.2f" | format(pass.seconds) }}
-<td class="n">{{ pass.operations }}<td class="n">{{ pass.error }}<td>{{ pass.kinds }}
+<td class="n">{{ pass.operations }}<td>{{ pass.kinds }}
 {% endfor %}</table>
-"""
+{% if proofs %}<h2>Proof</h2>
+<table><tr>{% for title in titles %}<th>{{ title }}{% endfor %}
+{% for row in proofs %}<tr>{% for cell in row %}<td>{{ cell }}{% endfor %}
+{% endfor %}</table>
+{% endif %}"""
 
 
 def report(compiled: Compiled) -> dict[str, Json]:
@@ -48,7 +54,7 @@ def report(compiled: Compiled) -> dict[str, Json]:
                 "name": record.name,
                 "seconds": round(record.seconds, 4),
                 "operations": dict(record.ops),
-                "relative_error": compiled.errors.get(record.name),
+                "proof": _proof(compiled.proofs.get(record.name)),
             }
             for record in compiled.records
         ],
@@ -99,7 +105,35 @@ def page(facts: Mapping[str, Json]) -> str:
         "size": facts["bundle_bytes"] or "",
     }
     template = Environment(autoescape=True).from_string(PAGE)
-    return template.render(name=facts["name"], target=facts["target"], facts=shown, passes=passes)
+    found = {str(e["name"]): e["proof"] for e in _list(facts["passes"]) if e["proof"] is not None}
+    proofs = [
+        proof_row(name, Proof(**cast("dict[str, Any]", proof))) for name, proof in found.items()
+    ]
+    return template.render(
+        name=facts["name"],
+        target=facts["target"],
+        facts=shown,
+        passes=passes,
+        titles=PROOF,
+        proofs=proofs,
+    )
+
+
+PROOF = ("pass", "runs", "promised", "relative error", "graph", "result", "input", "first node")
+"""The columns of the table of proofs."""
+
+
+def proof_row(name: str, proof: Proof) -> tuple[str, ...]:
+    """What was found of a pass, as text; the rest is said of the result that moved most."""
+    numbers = (str(proof.runs), f"{proof.promised:.0e}", f"{proof.error:.1e}")
+    return (name, *numbers, proof.graph, proof.result, proof.case, proof.node)
+
+
+def _proof(proof: Proof | None) -> Json:
+    """A proof as JSON, which has no infinity."""
+    if proof is None:
+        return None
+    return {k: v if v != float("inf") else str(v) for k, v in asdict(proof).items()}
 
 
 def percent(value: Json) -> str:
@@ -115,12 +149,10 @@ FORMS = {".json": _json, ".html": page, ".htm": page}
 def _row(entry: Mapping[str, Json]) -> dict[str, Json]:
     ops = cast("Mapping[str, int]", entry["operations"])
     kinds = ", ".join(f"{count} {name}" for name, count in list(ops.items())[:4])
-    error = entry["relative_error"]
     return {
         "name": entry["name"],
         "seconds": entry["seconds"],
         "operations": sum(ops.values()),
-        "error": "" if error is None else f"{cast(float, error):.1e}",
         "kinds": kinds,
     }
 

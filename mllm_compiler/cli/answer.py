@@ -7,12 +7,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mllm_compiler.bundle.files import atomic_output, reading
 from mllm_compiler.bundle.verify import Bundle
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Ask
@@ -79,33 +78,6 @@ def _opened(bundle: Bundle, access: Access) -> Generator[Session]:
 
     with opened(bundle, access) as session:
         yield session
-
-
-def read_tensors(path: Path) -> dict[str, Array]:
-    """The arrays of an `.npz` file.
-
-    Raises:
-        CompileError: `MLC-U010`, it is none; `MLC-U005`, it cannot be read.
-    """
-    with reading(path):
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in cast("Mapping[str, Array]", arrays)}
-        except (OSError, MemoryError):
-            raise
-        except Exception as fault:  # the reader of a damaged file raises whatever it met
-            raise CompileError(
-                "MLC-U010",
-                "not an .npz file of plain arrays",
-                location=str(path),
-                remedy="write it with numpy.savez, an array for each input",
-            ) from fault
-
-
-def write_tensors(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Writes arrays by name; the file appears when it is whole."""
-    with atomic_output(path) as out:
-        np.savez(out, allow_pickle=False, **arrays)
 
 
 def chosen_entry(bundle: Bundle, entry: str | None, names: Iterable[str]) -> str:

@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllm_compiler.bundle.files import reading
+from mllm_compiler.bundle.tensor_files import read_tensors, write_tensors
 from mllm_compiler.bundle.verify import Bundle
 from mllm_compiler.cli.answer import (
     Access,
     Facts,
     chosen_entry,
     peak_bytes,
-    read_tensors,
     tensor_facts,
-    write_tensors,
 )
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Ask

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from mllm_compiler.bundle.tensor_files import read_tensors, write_tensors
 from mllm_compiler.cli.answer import (
     Facts,
     chosen_entry,
     peak_bytes,
-    read_tensors,
     tensor_facts,
-    write_tensors,
 )
 from mllm_compiler.generation.loop import Ask, generate
 from mllm_compiler.generation.model import NumpyModel

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mllm_compiler.cli.console import progress, write_json, write_line
+from mllm_compiler.cli.console import progress, table, write_json, write_line
 from mllm_compiler.cli.faults import say
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 ma
 @click.option("--print-ir-after-all", is_flag=True, help="Print the IR after each pass on stderr.")
 @click.option("--stop-after", metavar="PASS", help="Stop after a pass and write no bundle.")
 @click.option("--validate", is_flag=True, help="Run each pass's input and output and compare.")
+@click.option("--data", type=PATH, help="Samples (DIR/GRAPH/*.npz) to prove passes on too.")
 @click.option("--simplify", is_flag=True, help="Run onnxsim first.")
 @click.option("--report", type=PATH, help="Write a report: FILE.json or FILE.html.")
 @click.option("--emit", type=click.Choice(["c"]), help="Also write readable C beside the bundle.")
@@ -45,6 +46,7 @@ def compile_command(
     print_ir_after_all: bool,
     stop_after: str | None,
     validate: bool,
+    data: Path | None,
     simplify: bool,
     report: Path | None,
     emit: str | None,
@@ -68,6 +70,9 @@ def compile_command(
     if emit is not None and (target != "c" or stop_after is not None):
         text = "--emit c needs --target c and no --stop-after"
         raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
+    if data is not None and not validate:
+        text = "--data needs --validate"
+        raise CompileError("MLC-U007", text, location=where, remedy="give both, or neither")
     if report is not None:
         check_report(report, where)
     with progress("finding the model") as shown:
@@ -81,6 +86,7 @@ def compile_command(
             stop_after=stop_after,
             simplify=simplify,
             validate=validate,
+            data=data,
             emit_c=emit == "c",
         )
         observers = _observers(dump_dir, print_ir_after_all)
@@ -115,12 +121,12 @@ def _observers(dump_dir: Path | None, print_ir: bool) -> list[Observer]:
 
 
 def _tell(compiled: Compiled, facts: dict[str, Json]) -> None:
-    from mllm_compiler.report import percent
+    from mllm_compiler.report import PROOF, percent, proof_row
 
     for record in compiled.records:
-        error = compiled.errors.get(record.name)
-        proven = "" if error is None else f"  relative error {error:.1e}"
-        write_line(f"{record.name:24} {record.seconds:7.2f} s  {record.op_count:6} ops{proven}")
+        write_line(f"{record.name:24} {record.seconds:7.2f} s  {record.op_count:6} ops")
+    if compiled.proofs:
+        table("proof", PROOF, [proof_row(*proof) for proof in compiled.proofs.items()])
     write_line(f"lifted: {percent(compiled.lifted_share)} of the floating-point operations")
     if compiled.manifest is None:
         return

@@ -24,7 +24,15 @@ from mllm_compiler.dialects import DIALECTS, CompilerContext, dialect_factory
 from mllm_compiler.dialects.verify import verify
 from mllm_compiler.dumps import unparsed
 from mllm_compiler.errors import CompileError
-from mllm_compiler.pipelines import PASSES, PIPELINES, check_pass, pass_class, pass_names
+from mllm_compiler.pass_run import IMPORT, observe
+from mllm_compiler.pipelines import (
+    PASSES,
+    PIPELINES,
+    TOLERANCES,
+    check_pass,
+    pass_class,
+    pass_names,
+)
 from mllm_compiler.weights import WeightStore
 
 NAME = "mllm-opt"
@@ -66,6 +74,12 @@ class MllmOpt(xDSLOptMain):
             "--print-ir-after-all", action="store_true", help="print each pass's result on stderr"
         )
         arg_parser.add_argument(
+            "--validate", action="store_true", help="run each pass's input and output and compare"
+        )
+        arg_parser.add_argument(
+            "--data", type=Path, help="samples (DIR/GRAPH/*.npz) to prove passes on too"
+        )
+        arg_parser.add_argument(
             "--dump-dir", type=Path, help="write each pass's result to DIR/NN-pass.mlir"
         )
 
@@ -103,6 +117,8 @@ class MllmOpt(xDSLOptMain):
     ) -> None:
         if not self.args.disable_verify:
             verify(module)
+        if self.args.validate:
+            self._validate(previous, module)
         if previous is None:
             return
         if self.args.print_ir_after_all:
@@ -112,6 +128,18 @@ class MllmOpt(xDSLOptMain):
             number = self.pipeline.passes.index(previous) + 1
             path: Path = self.args.dump_dir / f"{number:02d}-{previous.name}.mlir"
             path.write_text(f"{module!s}\n", encoding="utf-8")
+
+    def _validate(self, previous: ModulePass | None, module: ModuleOp) -> None:
+        """Proves the pass that ran; what is known of the module before is kept between calls."""
+        from mllm_compiler.validate import Validator
+        from mllm_compiler.validate.samples import samples_of
+
+        if previous is None:
+            assert isinstance(self.ctx, CompilerContext)
+            samples = samples_of(self.args.data, module) if self.args.data is not None else {}
+            self.validator = Validator(self.ctx.store, TOLERANCES, samples)
+        name = IMPORT if previous is None else previous.name
+        observe(0, name, 0.0, module, [self.validator])
 
 
 def run(arguments: Sequence[str]) -> int:

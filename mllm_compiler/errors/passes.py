@@ -6,10 +6,14 @@ CODES: dict[str, ErrorCode] = {
     "MLC-P001": ErrorCode(
         title="A pass does not keep what it promises",
         exit=3,
-        cause="With `--validate` each graph is run before and after each pass on seeded inputs. A "
-        "result moved further than the pass's tolerance.",
-        example="decoder: error: 'lift-attention' changed 'logits' by 3.10e-02, it promises at "
-        "most 2e-05 [MLC-P001] (--dump-dir shows the module before and after; please report it)",
+        cause="With `--validate` each graph is run before and after each pass: on the samples of "
+        "`--data`, on an ordinary seeded input, and on adversarial ones (denormal and large "
+        "numbers, masks, lengths, an empty past). A result moved further than the pass's "
+        "tolerance, or a graph can no longer be run.",
+        example="decoder: error: 'lift-attention' changed 'logits' by 3.10e-02 on the input 'mask "
+        "left padded', it promises at most 2e-05; the first node that moved is "
+        "/model/layers.0/self_attn/MatMul_1 [MLC-P001] (--dump-dir shows the module before and "
+        "after; please report it)",
         remedy="This is a fault of the pass: compile with `--dump-dir` and report the dumps "
         "before and after it.",
     ),

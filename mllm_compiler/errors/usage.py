@@ -131,4 +131,13 @@ CODES: dict[str, ErrorCode] = {
         remedy="Write `--dim NAME=8` for a fixed size, `--dim 'NAME<=8'` or `--dim '1<=NAME<=8'` "
         "for a range, `--dim NAME=1,4,8` for buckets; `mllmc bundle inspect` lists the names.",
     ),
+    "MLC-U016": ErrorCode(
+        title="No samples",
+        exit=1,
+        cause="The folder of `--data` holds no sample that fits any graph of the model.",
+        example="samples: error: no sample for any of the graphs (encoder, decoder) [MLC-U016] "
+        "(put .npz files into it, an array for each input of a graph)",
+        remedy="Put `.npz` files into the folder, or into `FOLDER/GRAPH/` where it has several "
+        "graphs: an array for each input, by its name.",
+    ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final
+from typing import Final, TypeVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -130,6 +130,17 @@ def set_attribute(graph: FuncOp, side: str, index: int, name: str, value: Attrib
     entries = [dict(d.data) for d in attrs]
     entries[index][name] = value
     graph.properties[side] = ArrayAttr(DictionaryAttr(e) for e in entries)
+
+
+CloneT = TypeVar("CloneT", bound=Operation)
+
+
+def located_clone(op: CloneT) -> CloneT:
+    """A copy of an op and of all in it that keeps the locations."""
+    made = op.clone()
+    for before, after in zip(op.walk(), made.walk(), strict=True):
+        after.location = before.location
+    return made
 
 
 def remove_dead(graph: FuncOp) -> None:

@@ -42,6 +42,7 @@ from mllm_compiler.passes.graphs import (
     block_of,
     erase_arguments,
     graphs,
+    located_clone,
     named,
     pipeline_of,
     real_dims,
@@ -125,13 +126,11 @@ def token_input(graph: FuncOp) -> SSAValue:
 
 def derive(module: ModuleOp, graph: FuncOp, name: str, role: str) -> FuncOp:
     """A copy of a graph under another name, with its edges, caches and source."""
-    made = graph.clone()
+    made = located_clone(graph)
     made.properties["sym_name"] = StringAttr(name)
     made.attributes[ROLE] = StringAttr(role)
     made.attributes.setdefault(SOURCE, StringAttr(graph.sym_name.data))
     module.body.block.insert_op_after(made, graph)
-    for before, after in zip(graph.walk(), made.walk(), strict=True):
-        after.location = before.location
     pipeline = pipeline_of(module)
     edges = [e for e in pipeline.edges if e.consumer.data == graph.sym_name.data]
     copies = [EdgeAttr.of(name, e.input.data, e.producer.data, e.output.data) for e in edges]

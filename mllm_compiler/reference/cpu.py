@@ -23,6 +23,7 @@ from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import (
     Array,
     Frame,
+    Listener,
     Meaning,
     argument_names,
     bind_symbols,
@@ -65,6 +66,8 @@ def run_lowered(
     inputs: Mapping[str, Array],
     store: WeightStore,
     cache: CacheState | None = None,
+    *,
+    listener: Listener | None = None,
 ) -> dict[str, Array]:
     """Runs a graph of a lowered module; the cache then holds the tokens that the graph appended."""
     function, state = find_function(module, name), cache or CacheState()
@@ -72,7 +75,7 @@ def run_lowered(
     attr = function.attributes.get("cpu.cache")
     past = attr.past_symbol.data if isinstance(attr, cpu.CacheAttr) else ""
     env = bind_symbols(function, arrays) | ({past: state.length} if past else {})
-    frame = CacheFrame(env, store, cache=state)
+    frame = CacheFrame(env, store, listener, cache=state)
     results = frame.run_block(function.body.block, arrays)
     if isinstance(attr, cpu.CacheAttr):
         state.length = state.keys[0].shape[2]

@@ -50,11 +50,12 @@ def test_two_compiles_give_the_same_bytes(name: str, target: str, tmp_path: Path
     assert open_bundle(tmp_path / "a", LOOK).verify() >= 3
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", EVERY)
 def test_every_pass_keeps_what_it_promises(name: str, tmp_path: Path) -> None:
     compiled = compile_model(Request(model=tiny(name), validate=True, output=tmp_path / "out"))
-    assert list(compiled.errors) == [record.name for record in compiled.records]
-    assert max(compiled.errors.values()) < 2e-5
+    assert list(compiled.proofs) == [record.name for record in compiled.records]
+    assert max(proof.error for proof in compiled.proofs.values()) < 2e-5
+    assert compiled.proofs["lift-onnx"].runs >= 3
     assert compiled.lifted_share == 1.0
 
 
@@ -131,6 +132,7 @@ def test_emit_c_writes_sources_beside_the_bundle(tmp_path: Path) -> None:
         (["tiny-llama", "--tarhet", "c"], 2, "(did you mean --target?)"),
         (["tiny-llama", "--emit", "c", "--target", "numpy"], 2, "[MLC-U007]"),
         (["tiny-llama", "--unsigned", "--key", "k"], 2, "[MLC-U007]"),
+        (["tiny-llama", "--data", "."], 2, "--data needs --validate [MLC-U007]"),
         (["tiny-llama", "--key", "absent.pem"], 1, "absent.pem: error: No such file or directory"),
         (["absent.onnx"], 2, "absent.onnx: error: no such file or directory [MLC-U003]"),
         (["tiny-llama", "-o", "no/such/folder"], 1, "no/such/folder: error: No such file"),
@@ -214,6 +216,7 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
         "simplify",
         "emit_c",
         "validate",
+        "data",
     ]
     assert [field.name for field in fields(Compiled)] == [
         "name",
@@ -221,7 +224,7 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
         "module",
         "records",
         "lifted_share",
-        "errors",
+        "proofs",
         "manifest",
         "output",
         "sources",

@@ -48,6 +48,7 @@ from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,
     graphs,
+    located_clone,
     pipeline_of,
     remove_dead,
     result_names,
@@ -108,9 +109,7 @@ def _bucket(module: ModuleOp, graph: FuncOp, bounds: Mapping[str, BoundAttr]) ->
     for sizes in product(*(b.sizes for b in bounds.values())):
         chosen = dict(zip(bounds, sizes, strict=True))
         several = [str(n) for s, n in chosen.items() if len(bounds[s].sizes) > 1]
-        made = graph.clone()
-        for before, after in zip(graph.walk(), made.walk(), strict=True):
-            after.location = before.location
+        made = located_clone(graph)
         name = graph.sym_name.data
         made.properties["sym_name"] = StringAttr("_".join([name, *(several or ["static"])]))
         made.attributes[VARIANT] = VariantAttr.of(name, chosen, left)

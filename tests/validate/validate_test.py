@@ -18,7 +18,9 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.pass_run import count_ops, observe, run_passes
 from mllm_compiler.passes.graphs import graphs
-from mllm_compiler.validate import Validator, relative_error, seeded_inputs, symbol_sizes
+from mllm_compiler.validate import Validator, seeded_inputs
+from mllm_compiler.validate.compare import exact_error, relative_error
+from mllm_compiler.validate.sizes import symbol_sizes
 from mllm_compiler.weights import WeightStore
 
 TEXT = """
@@ -69,7 +71,8 @@ def validated(*passes: ModulePass, tolerance: float = 0.0) -> Validator:
 
 
 def test_a_pass_that_keeps_everything_passes() -> None:
-    assert validated(Keep()).errors == {"import": 0.0, "keep": 0.0}
+    proofs = validated(Keep()).proofs
+    assert {name: proof.error for name, proof in proofs.items()} == {"import": 0.0, "keep": 0.0}
 
 
 def test_a_pass_that_moves_a_result_is_named() -> None:
@@ -81,7 +84,10 @@ def test_a_pass_that_moves_a_result_is_named() -> None:
 
 
 def test_a_tolerance_is_a_promise_and_no_more() -> None:
-    assert validated(AddToMul(), tolerance=10.0).errors["add-to-mul"] > 0.1
+    proof = validated(AddToMul(), tolerance=1e5).proofs["add-to-mul"]
+    assert 0.1 < proof.error < proof.promised
+    assert (proof.graph, proof.result, proof.case) == ("doubles", "y", "large")
+    assert proof.runs == len(["ordinary", "length 1", "longest", "denormal", "large"])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +109,23 @@ def test_the_error_is_relative_to_the_largest_value(
 def test_infinities_of_masks_compare() -> None:
     mask = np.array([0.0, -np.inf], np.float32)
     assert relative_error(mask, mask) == 0.0
+    assert relative_error(-mask, mask) == np.inf
+    assert relative_error(np.array([0.0, np.nan], np.float32), mask) == np.inf
     assert relative_error(np.array([]), np.array([])) == 0.0
+
+
+def test_an_exact_pass_keeps_every_bit() -> None:
+    zero = np.array([0.0, np.nan], np.float32)
+    assert exact_error(zero, zero) == 0.0
+    assert exact_error(-zero, zero) > 0
+    assert exact_error(zero.astype(np.float64), zero) == np.inf
+    assert exact_error(np.array([1, 2]), np.array([1, 3])) == pytest.approx(1 / 3)
+
+
+def test_what_is_below_the_normal_numbers_is_not_asked_for() -> None:
+    expected = np.array([1e-40], np.float32)
+    assert relative_error(expected * 2, expected) < 0.01
+    assert relative_error(expected + np.float32(1e-30), expected) > 1
 
 
 def bounded(**largest: int) -> PipelineOp:

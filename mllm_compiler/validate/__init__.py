@@ -1,0 +1,222 @@
+"""`--validate`: runs every graph before and after each pass, on many inputs, and compares.
+
+The inputs are those of the user (`--data`), and seeded ones: ordinary and adversarial, small enough
+that a whole model runs in moments. A pass that exceeds what it promises is named with the graph,
+the result, the first node that moved, and the input that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+
+from mllm_compiler.backends.buckets import variant_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.pass_run import PassRecord
+from mllm_compiler.passes.graphs import graphs, located_clone, pipeline_of
+from mllm_compiler.validate.cases import Case, Values, cases_of, seeded_inputs
+from mllm_compiler.validate.compare import exact_error, relative_error
+from mllm_compiler.validate.derived import expected_of_entry, padded_results, source_of
+from mllm_compiler.validate.run import first_difference, node_values, run_graph
+from mllm_compiler.weights import WeightStore
+
+__all__ = ["Case", "Proof", "Validator", "relative_error", "seeded_inputs"]
+
+REMEDY = "--dump-dir shows the module before and after; please report it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """How far a pass moved the results of a module; the rest is said of the result that moved most.
+
+    Attributes:
+        promised: The largest relative error that the pass promises.
+        runs: How many pairs of runs were compared.
+        error: The largest relative error.
+        graph: The graph of the result; empty where nothing moved.
+        result: The result.
+        case: The input.
+        node: The first node of the model whose value moved.
+    """
+
+    promised: float
+    runs: int = 0
+    error: float = 0.0
+    graph: str = ""
+    result: str = ""
+    case: str = ""
+    node: str = ""
+
+
+@dataclass
+class _Worst:
+    """A proof while it is made; `at` is what ran where the error is largest."""
+
+    promised: float
+    runs: int = 0
+    error: float = 0.0
+    result: str = ""
+    at: tuple[FuncOp, Case] | None = None
+
+    def compare(self, graph: FuncOp, case: Case, values: Values, expected: Values) -> None:
+        """Takes a pair of runs into account."""
+        error_of = relative_error if self.promised > 0 else exact_error
+        self.runs += 1
+        expected = case.counted(expected)
+        for result, value in case.counted(values).items():
+            if result not in expected:
+                continue
+            error = error_of(value, expected[result])
+            if error > self.error:
+                self.error, self.result, self.at = error, result, (graph, case)
+
+
+@dataclass
+class Validator:
+    """Compares each graph's results with those before the pass.
+
+    Attributes:
+        store: The bytes of weights.
+        tolerances: The largest relative error that each pass promises.
+        samples: Inputs of the user, by graph.
+        proofs: What was found of each pass that ran.
+    """
+
+    store: WeightStore
+    tolerances: Mapping[str, float]
+    samples: Mapping[str, Sequence[Case]] = field(default_factory=dict[str, Sequence[Case]])
+    proofs: dict[str, Proof] = field(default_factory=dict[str, Proof])
+    _cases: dict[str, list[Case]] = field(default_factory=dict[str, "list[Case]"])
+    _values: dict[str, dict[str, Values]] = field(default_factory=dict[str, "dict[str, Values]"])
+    _module: ModuleOp | None = None
+
+    def after(self, record: PassRecord, module: ModuleOp) -> None:
+        """Runs every graph that is not what it was, and compares with what it gave before.
+
+        Raises:
+            CompileError: `MLC-P001`, a result is further away than the pass promises.
+        """
+        worst = _Worst(self.tolerances.get(record.name, 0.0))
+        former = {} if self._module is None else {g.sym_name.data: g for g in graphs(self._module)}
+        changed = [g for g in graphs(module) if not _same(g, former.get(g.sym_name.data))]
+        names = {g.sym_name.data for g in graphs(module)}
+        values = {name: given for name, given in self._values.items() if name in names}
+        for graph in changed:
+            name = graph.sym_name.data
+            known = name in self._cases
+            if not known:
+                self._cases[name] = self._runnable(module, graph)
+            run = partial(self._rerun, record.name) if known else self._run
+            values[name] = {c.name: run(module, graph, c) for c in self._cases[name]}
+            for case in self._cases[name]:
+                self._compare(worst, module, graph, case, values, known=known)
+        self._compare_padded(worst, module, changed)
+        self.proofs[record.name] = self._proof(worst, module)
+        self._judge(record.name, self.proofs[record.name])
+        self._values = values
+        if changed:
+            self._module = located_clone(module)
+
+    def _runnable(self, module: ModuleOp, graph: FuncOp) -> list[Case]:
+        """The cases of a graph; of the adversarial ones those that the model itself can take."""
+        ordinary, *adversarial = cases_of(graph, pipeline_of(module))
+        kept = [*self.samples.get(graph.sym_name.data, ()), ordinary]
+        for case in adversarial:
+            try:
+                self._run(module, graph, case)
+            except Exception:  # an operator raises whatever it met
+                continue
+            kept.append(case)
+        return kept
+
+    def _run(self, module: ModuleOp, graph: FuncOp, case: Case) -> Values:
+        return run_graph(module, graph, case.inputs, self.store)
+
+    def _rerun(self, pass_name: str, module: ModuleOp, graph: FuncOp, case: Case) -> Values:
+        """Runs a case that the graph took before the pass."""
+        try:
+            return self._run(module, graph, case)
+        except Exception as fault:  # a meaning raises whatever it met
+            raise CompileError(
+                "MLC-P001",
+                f"'{pass_name}' left what cannot be run on the input '{case.name}': {fault}",
+                location=graph.sym_name.data,
+                remedy=REMEDY,
+            ) from fault
+
+    def _compare(
+        self,
+        worst: _Worst,
+        module: ModuleOp,
+        graph: FuncOp,
+        case: Case,
+        values: Mapping[str, Mapping[str, Values]],
+        *,
+        known: bool,
+    ) -> None:
+        name, source = graph.sym_name.data, source_of(module, graph)
+        given = values[name][case.name]
+        if known:
+            worst.compare(graph, case, given, self._values[name][case.name])
+        elif source is not None and self._module is not None:
+            expected = expected_of_entry(module, source, case.inputs, given, self.store)
+            worst.compare(graph, case, given, expected)
+
+    def _compare_padded(self, worst: _Worst, module: ModuleOp, changed: Sequence[FuncOp]) -> None:
+        """Compares graphs that were padded in this pass with the one that they serve."""
+        serving = {v.entry.data: g for g in changed if (v := variant_of(g)) is not None}
+        for entry in serving.keys() & self._values.keys():
+            before = self._values[entry]
+            for case, given in padded_results(module, entry, self._cases[entry], self.store):
+                worst.compare(serving[entry], case, given, before[case.name])
+
+    def _proof(self, worst: _Worst, module: ModuleOp) -> Proof:
+        if worst.at is None:
+            return Proof(promised=worst.promised, runs=worst.runs)
+        graph, case = worst.at
+        return Proof(
+            promised=worst.promised,
+            runs=worst.runs,
+            error=worst.error,
+            graph=graph.sym_name.data,
+            result=worst.result,
+            case=case.name,
+            node=self._first_node(module, graph, case, worst),
+        )
+
+    def _first_node(self, module: ModuleOp, graph: FuncOp, case: Case, worst: _Worst) -> str:
+        """The first node whose value moved, further than is allowed where the pass fails."""
+        names = {g.sym_name.data: g for g in graphs(self._module)} if self._module else {}
+        former = names.get(graph.sym_name.data)
+        if former is None or self._module is None:
+            return ""
+        before = node_values(self._module, former, case.inputs, self.store)
+        after = node_values(module, graph, case.inputs, self.store)
+        allowed = worst.promised if worst.error > worst.promised else 0.0
+        return first_difference(before, after, allowed)
+
+    def _judge(self, pass_name: str, proof: Proof) -> None:
+        if proof.error <= proof.promised:
+            return
+        at = f"; the first node that moved is {proof.node}" if proof.node else ""
+        raise CompileError(
+            "MLC-P001",
+            f"'{pass_name}' changed '{proof.result}' by {proof.error:.2e} on the input "
+            f"'{proof.case}', it promises at most {proof.promised:.0e}{at}",
+            location=proof.graph,
+            remedy=REMEDY,
+        )
+
+
+def _same(graph: FuncOp, former: FuncOp | None) -> bool:
+    """Whether two graphs of two modules are the same; the types of values count too."""
+    if former is None or graph.parent is None or former.parent is None:
+        return False
+    if not graph.is_structurally_equivalent(former, {graph.parent: former.parent}):
+        return False
+    pairs = zip(graph.walk(), former.walk(), strict=True)
+    return all(a.result_types == b.result_types for a, b in pairs)
