@@ -17,6 +17,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.str_enum import StrEnum
 
 from mllm_compiler.dialects.dims import dims_of
+from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
 from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked
 from mllm_compiler.hal.cost import Cost, cost_of
@@ -59,6 +60,8 @@ class OpSupport:
     Attributes:
         kernel: What runs the op.
         dtypes: The element types of its operands and results.
+        weights: Those that only weights and constants among its operands may have too.
+        results: Those that only its results may have.
         ranks: The least and the largest rank of its first operand.
         kinds: The values of the property `kind` by the element type of the first operand.
         limits: Bounds on extents and properties.
@@ -68,6 +71,8 @@ class OpSupport:
 
     kernel: str
     dtypes: tuple[str, ...]
+    weights: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
     ranks: tuple[int, int] = (0, 8)
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     limits: tuple[Limit, ...] = ()
@@ -122,10 +127,10 @@ class Target:
     def _against(self, op: Operation, entry: OpSupport, env: Mapping[str, int]) -> Refusal | None:
         """The rule of an entry that the op breaks."""
         values = [*op.operands, *op.results]
-        elements = [str(element_of(v)) for v in values if ranked(v) is not None]
-        wrong = sorted(set(elements) - set(entry.dtypes))
+        elements = [e for v in values if (e := _element(v))]
+        wrong = {e for v in values if (e := _element(v)) and e not in _allowed(entry, op, v)}
         if wrong:
-            got, allowed = ", ".join(wrong), ", ".join(entry.dtypes)
+            got, allowed = ", ".join(sorted(wrong)), ", ".join(entry.dtypes)
             return Refusal(Rule.DTYPE, f"no kernel for {got}, only for {allowed}", got, allowed)
         if not self.data_dependent_shapes and any(map(_data_dependent, values)):
             reason = "a size depends on data, memory cannot be planned"
@@ -201,12 +206,26 @@ def _entry(entry: dict[str, Any]) -> OpSupport:
     return OpSupport(
         kernel=entry["kernel"],
         dtypes=tuple(entry["dtypes"]),
+        weights=tuple(entry.get("weights", [])),
+        results=tuple(entry.get("results", [])),
         ranks=(ranks[0], ranks[1]),
         kinds={dtype: tuple(kinds) for dtype, kinds in entry.get("kinds", {}).items()},
         limits=tuple(map(limit_of, entry.get("limits", []))),
         rewrites=entry.get("rewrites", {}),
         notes=entry.get("notes", ""),
     )
+
+
+def _element(value: SSAValue) -> str:
+    return "" if ranked(value) is None else str(element_of(value))
+
+
+def _allowed(entry: OpSupport, op: Operation, value: SSAValue) -> tuple[str, ...]:
+    """The element types that an operand or a result may have."""
+    if value.owner is op:
+        return (*entry.dtypes, *entry.results)
+    stored = isinstance(value.owner, WeightOp | ConstantOp)
+    return (*entry.dtypes, *entry.weights) if stored else entry.dtypes
 
 
 def _word(kind: Attribute | None) -> str:

@@ -1,13 +1,15 @@
 """Weights in the layout that the kernels read, streamed one tensor at a time; exact.
 
 A bundle holds each distinct (digest, layout) once. `panel16` interleaves 16 rows of a [N, K]
-matrix, so that a kernel loads one vector for each k: panel p, row k, lane j is W[16p + j, k].
+matrix, so that a kernel loads one vector for each k: panel p, row k, lane j is W[16p + j, k]. Codes
+of less than a byte stay packed: a byte holds those of one row, low bits first along k.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from mllm_compiler.dialects.cpu.base import LANES
 from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
-from mllm_compiler.weights import DTYPES, WeightStore, nbytes_of
+from mllm_compiler.weights import DTYPES, NARROW, WeightStore, nbytes_of, unpacked
 
 CHUNK: Final = 4 << 20
 """Bytes that are packed at a time."""
@@ -48,7 +50,14 @@ class PackedWeight:
     @property
     def nbytes(self) -> int:
         """Bytes in the layout, padding lanes included."""
-        return nbytes_of(self.dtype, packed_shape(self.shape, self.layout))
+        held = self.dtype if self.bits >= 8 else "ui8"
+        return nbytes_of(held, packed_shape(self.shape, self.layout, self.bits))
+
+    @property
+    def bits(self) -> int:
+        """The bits of an element."""
+        dtype = DTYPES[self.dtype]
+        return NARROW.get(dtype, 8 * dtype.itemsize)
 
     def chunks(self, store: WeightStore) -> Iterator[memoryview]:
         """The packed bytes, a few MiB at a time.
@@ -60,9 +69,28 @@ class PackedWeight:
         if self.layout == PLAIN:
             yield from _pieces(memoryview(raw))
             return
+        if self.bits < 8:
+            array = np.frombuffer(raw, np.uint8)
+            yield from (p.reshape(-1).data for p in self._code_panels(array))
+            return
         array = np.frombuffer(raw, DTYPES[self.dtype])
         for panels in pack_panels(array.reshape(self.shape[0], -1)):
             yield panels.reshape(-1).view(np.uint8).data
+
+    def _code_panels(self, raw: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+        """The panels of codes that share bytes, a few at a time: 16 rows are whole bytes."""
+        rows, columns, bits = self.shape[0], prod(self.shape[1:]), self.bits
+        step = max(1, CHUNK // max(1, LANES * columns)) * LANES
+        for start in range(0, rows, step):
+            count = min(step, rows - start)
+            first, last = (n * columns * bits for n in (start, start + count))
+            part = raw[first // 8 : -(-last // 8)]
+            codes = unpacked(part, DTYPES[self.dtype], count * columns).reshape(count, columns)
+            wide = np.pad(
+                codes.view(np.uint8) & ((1 << bits) - 1), ((0, 0), (0, -columns % (8 // bits)))
+            )
+            for panels in pack_panels(wide):
+                yield share_bytes(panels, bits)
 
 
 def pack_panels(matrix: NDArray[np.generic]) -> Iterator[NDArray[np.generic]]:
@@ -77,6 +105,14 @@ def pack_panels(matrix: NDArray[np.generic]) -> Iterator[NDArray[np.generic]]:
             padded[: len(block)] = block
             block = padded
         yield np.ascontiguousarray(block.reshape(panels, LANES, columns).transpose(0, 2, 1))
+
+
+def share_bytes(panels: NDArray[np.generic], bits: int) -> NDArray[np.uint8]:
+    """Panels [P, K, 16] of codes as [P, K * bits / 8, 16] bytes, low bits first along K."""
+    count, columns, lanes = panels.shape
+    apart = panels.reshape(count, columns * bits // 8, 8 // bits, lanes).astype(np.uint8)
+    places = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    return np.ascontiguousarray(np.bitwise_or.reduce(apart << places, axis=2))
 
 
 def unpack_panels(panels: NDArray[np.generic], rows: int) -> NDArray[np.generic]:

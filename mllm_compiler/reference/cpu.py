@@ -14,11 +14,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.dialects import cpu
 from mllm_compiler.dialects.cpu.base import ints
-from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
 from mllm_compiler.dialects.mllm import Coordinates, PoolKind, ReduceKind, ResizeMode, UnaryKind
 from mllm_compiler.dialects.mllm.constants import array_of
 from mllm_compiler.dialects.types import dtype_of, element_of, tensor_type
-from mllm_compiler.reference import cpu_elementwise
+from mllm_compiler.reference import cpu_elementwise, cpu_quant
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import (
     Array,
@@ -35,6 +34,7 @@ from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import REDUCE, softmax
 from mllm_compiler.reference.mllm_scan import cumsum, selective_scan
 from mllm_compiler.reference.mllm_vision import Grid, resized, windows
+from mllm_compiler.reference.panels import held, unpack
 from mllm_compiler.weights import WeightStore
 
 
@@ -82,30 +82,14 @@ def run_lowered(
     return dict(zip(result_names(function), results, strict=True))
 
 
-def pack(matrix: Array) -> Array:
-    """The panels [ceil(N / 16), K, 16] of [N, ...]: panel p, row k, lane j is W[16p + j, k]."""
-    flat = matrix.reshape(matrix.shape[0], -1)
-    panels, columns, lanes = packed_shape(flat.shape, "panel16")
-    padded = np.zeros((panels * lanes, columns), flat.dtype)
-    padded[: len(flat)] = flat
-    return np.ascontiguousarray(padded.reshape(panels, lanes, columns).swapaxes(1, 2))
-
-
-def unpack(panels: Array, rows: int) -> Array:
-    """The [rows, K] matrix of panels."""
-    count, columns, lanes = panels.shape
-    return panels.swapaxes(1, 2).reshape(count * lanes, columns)[:rows]
-
-
 def _weight(op: cpu.WeightOp, operands: Sequence[Array], frame: Frame) -> Array:
     blob = op.value
     array = frame.store.array(blob.digest.data, str(blob.element), blob.dims)
-    return array if op.layout.data == PLAIN else pack(array)
+    return held(array, op.layout.data)
 
 
 def _constant(op: cpu.ConstantOp, operands: Sequence[Array], frame: Frame) -> Array:
-    array = array_of(op.value)
-    return array if op.layout.data == PLAIN else pack(array)
+    return held(array_of(op.value), op.layout.data)
 
 
 def _linear(op: cpu.F32LinearOp, operands: Sequence[Array], frame: Frame) -> Array:
@@ -330,38 +314,42 @@ def _resize(op: cpu.F32ResizeOp, operands: Sequence[Array], frame: Frame) -> Arr
     return np.ascontiguousarray(y)
 
 
-MEANINGS: dict[str, Meaning] = dict(
-    [
-        one(cpu.WeightOp, _weight),
-        one(cpu.ConstantOp, _constant),
-        one(cpu.F32LinearOp, _linear),
-        one(cpu.F32MatmulOp, _matmul),
-        one(cpu.F32LayerNormOp, _layer_norm),
-        one(cpu.F32RmsNormOp, _rms_norm),
-        one(cpu.F32SoftmaxOp, _softmax),
-        one(cpu.F32ReduceOp, _reduce),
-        one(cpu.CumsumOp, _cumsum),
-        several(cpu.F32SelectiveScanOp, _selective_scan),
-        one(cpu.F32RopeOp, _rope),
-        one(cpu.F32AttentionOp, _attention),
-        several(cpu.F32KvStoreOp, _kv_store),
-        one(cpu.F32PagedAttentionOp, _paged),
-        one(cpu.F32EmbeddingOp, _embedding),
-        one(cpu.GatherOp, _gather),
-        one(cpu.TopKOp, _top_k),
-        one(cpu.TransposeOp, _transpose),
-        one(cpu.SliceOp, _slice),
-        one(cpu.ConcatOp, _concat),
-        one(cpu.BroadcastOp, _broadcast),
-        one(cpu.CastOp, _cast),
-        one(cpu.IotaOp, _iota),
-        one(cpu.PadOp, _pad),
-        one(cpu.CopyOp, _copy),
-        one(cpu.AliasOp, _alias),
-        one(cpu.F32PatchEmbedOp, _patch_embed),
-        one(cpu.F32ConvOp, _conv),
-        one(cpu.F32PoolOp, _pool),
-        one(cpu.F32ResizeOp, _resize),
-    ]
-) | dict(cpu_elementwise.MEANINGS)
+MEANINGS: dict[str, Meaning] = (
+    dict(
+        [
+            one(cpu.WeightOp, _weight),
+            one(cpu.ConstantOp, _constant),
+            one(cpu.F32LinearOp, _linear),
+            one(cpu.F32MatmulOp, _matmul),
+            one(cpu.F32LayerNormOp, _layer_norm),
+            one(cpu.F32RmsNormOp, _rms_norm),
+            one(cpu.F32SoftmaxOp, _softmax),
+            one(cpu.F32ReduceOp, _reduce),
+            one(cpu.CumsumOp, _cumsum),
+            several(cpu.F32SelectiveScanOp, _selective_scan),
+            one(cpu.F32RopeOp, _rope),
+            one(cpu.F32AttentionOp, _attention),
+            several(cpu.F32KvStoreOp, _kv_store),
+            one(cpu.F32PagedAttentionOp, _paged),
+            one(cpu.F32EmbeddingOp, _embedding),
+            one(cpu.GatherOp, _gather),
+            one(cpu.TopKOp, _top_k),
+            one(cpu.TransposeOp, _transpose),
+            one(cpu.SliceOp, _slice),
+            one(cpu.ConcatOp, _concat),
+            one(cpu.BroadcastOp, _broadcast),
+            one(cpu.CastOp, _cast),
+            one(cpu.IotaOp, _iota),
+            one(cpu.PadOp, _pad),
+            one(cpu.CopyOp, _copy),
+            one(cpu.AliasOp, _alias),
+            one(cpu.F32PatchEmbedOp, _patch_embed),
+            one(cpu.F32ConvOp, _conv),
+            one(cpu.F32PoolOp, _pool),
+            one(cpu.F32ResizeOp, _resize),
+        ]
+    )
+    | dict(cpu_elementwise.MEANINGS)
+    | dict(cpu_quant.MEANINGS)
+)
 """Op name to meaning."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects.mllm import (
     DequantizeOp,
@@ -17,6 +18,7 @@ from mllm_compiler.dialects.mllm import (
     QuantizedLinearOp,
     QuantizeOp,
 )
+from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import bounds_of, dtype_of, element_of
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
@@ -65,58 +67,68 @@ def dequantized(codes: Array, scale: Array, zero: Array | None, dtype: np.dtype[
 
 
 def spread(
-    op: QuantizeOp | DequantizeOp | DynamicQuantizeOp,
-    parameter: Array | None,
-    dims: tuple[int, ...],
+    parameter: Array | None, dims: tuple[int, ...], axis: int | None, size: int | None
 ) -> Any:
-    """A scale or zero point of blocks, once for each element along their axis."""
-    if parameter is None or not parameter.ndim or op.axis is None or op.block_size is None:
+    """A scale or zero point of blocks, once for each element along their axis.
+
+    One that all blocks share is left to be broadcast.
+    """
+    if parameter is None or not parameter.ndim or axis is None or size is None:
         return parameter
-    axis = op.axis.value.data
-    wide = np.repeat(parameter, op.block_size.value.data, axis)
-    return wide.take(np.arange(dims[axis]), axis)
+    if parameter.shape[axis] == 1:
+        return parameter
+    return np.repeat(parameter, size, axis).take(np.arange(dims[axis]), axis)
 
 
 def _quantize(op: QuantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, *sides = operands
-    scale, zero = (spread(op, p, x.shape) for p in (*sides, None)[:2])
+    blocks = value_of(op.axis), value_of(op.block_size)
+    scale, zero = (spread(p, x.shape, *blocks) for p in (*sides, None)[:2])
     return quantized(x, scale, zero, element_of(op.result))
 
 
 def _dequantize(op: DequantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, *sides = operands
-    scale, zero = (spread(op, p, x.shape) for p in (*sides, None)[:2])
+    blocks = value_of(op.axis), value_of(op.block_size)
+    scale, zero = (spread(p, x.shape, *blocks) for p in (*sides, None)[:2])
     return dequantized(x, scale, zero, dtype_of(element_of(op.result)))
 
 
 def _dynamic_quantize(
     op: DynamicQuantizeOp, operands: Sequence[Array], frame: Frame
 ) -> Sequence[Array]:
-    x, element = operands[0], element_of(op.codes)
+    blocks = value_of(op.axis), value_of(op.block_size)
+    symmetric = op.zero_point is None
+    return quantized_by_data(operands[0], element_of(op.codes), *blocks, symmetric=symmetric)
+
+
+def quantized_by_data(
+    x: Array, element: Attribute, axis: int | None, size: int | None, *, symmetric: bool
+) -> list[Array]:
+    """Codes, scale and, where it is not symmetric, zero point of `mllm.dynamic_quantize`."""
     lowest, largest = bounds_of(element)
-    bottom, top = _range(op, x)
-    if op.zero_point is None:
+    bottom, top = _range(x, axis, size)
+    if symmetric:
         scale = np.maximum(top, -bottom) / x.dtype.type(largest)
     else:
         scale = (top - bottom) / x.dtype.type(largest - lowest)
     scale = cast(Array, np.where(scale == 0, x.dtype.type(1), scale))
-    if op.zero_point is None:
-        return [quantized(x, spread(op, scale, x.shape), None, element), scale]
+    wide = spread(scale, x.shape, axis, size)
+    if symmetric:
+        return [quantized(x, wide, None, element), scale]
     offset = np.rint((lowest - bottom / scale).clip(lowest, largest))
     point = np.asarray(offset).astype(dtype_of(element))
-    codes = quantized(x, spread(op, scale, x.shape), spread(op, point, x.shape), element)
+    codes = quantized(x, wide, spread(point, x.shape, axis, size), element)
     return [codes, scale, point]
 
 
-def _range(op: DynamicQuantizeOp, x: Array) -> tuple[Array, Array]:
+def _range(x: Array, axis: int | None, size: int | None) -> tuple[Array, Array]:
     """The least and the largest number that share a scale, 0 among them."""
     zero = x.dtype.type(0)
-    if op.axis is None:
+    if axis is None:
         return x.min(initial=zero), x.max(initial=zero)
-    axis = op.axis.value.data
-    if op.block_size is None:
+    if size is None:
         return tuple(f(axis, keepdims=True, initial=zero) for f in (x.min, x.max))
-    size = op.block_size.value.data
     rest = [(0, -extent % size if at == axis else 0) for at, extent in enumerate(x.shape)]
     blocks = np.pad(x, rest)
     blocks = blocks.reshape(*x.shape[:axis], -1, size, *x.shape[axis + 1 :])
@@ -132,6 +144,11 @@ def _given(values: Sequence[SSAValue | None], operands: Sequence[Array]) -> list
 def _integer_matmul(op: IntegerMatmulOp, operands: Sequence[Array], frame: Frame) -> Array:
     a, b, *zeros = operands
     a_zero, b_zero = _given((op.a_zero, op.b_zero), zeros)
+    return integer_product(a, b, a_zero, b_zero)
+
+
+def integer_product(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> Array:
+    """The exact product of matrices of codes less their zero points, as i32."""
     a, b = less(a, a_zero), less(b, b_zero)
     return exact(np.matmul, a, b, a.shape[-1]).astype(np.int32)
 
@@ -147,21 +164,39 @@ def _integer_conv(op: IntegerConvOp, operands: Sequence[Array], frame: Frame) ->
 def _quantized_linear(op: QuantizedLinearOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, x_scale, weight, scale, *sides = operands
     x_zero, weight_zero, bias = _given((op.x_zero, op.weight_zero, op.bias), sides)
-    size = x.shape[-1] if op.block_size is None else op.block_size.value.data
-    count = -(-x.shape[-1] // size)
-    in_blocks = any(p is not None and p.ndim and p.shape[-1] != 1 for p in (x_scale, x_zero))
+    rows, matrix = Scaled(x, x_scale, x_zero), Scaled(weight, scale, weight_zero)
+    y = scaled_product(rows, matrix, bias, value_of(op.block_size))
+    return y.astype(dtype_of(element_of(op.result)))
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Codes of rows, with a scale and a zero point for all, each row or each block of one."""
+
+    codes: Array
+    scale: Array
+    zero: Array | None
+
+
+def scaled_product(rows: Scaled, matrix: Scaled, bias: Array | None, size: int | None) -> Array:
+    """`mllm.quantized_linear` in double precision; `size` is that of blocks, None: a row."""
+    x, weight = rows.codes, matrix.codes
+    step = x.shape[-1] if size is None else size
+    count = -(-x.shape[-1] // step)
+    sides = (rows.scale, rows.zero)
+    in_blocks = any(p is not None and p.ndim and p.shape[-1] != 1 for p in sides)
+    x_scale = rows.scale.astype(np.float64)
     scale, zero, x_scales, x_zeros = (
-        _columns(p, count) for p in (scale, weight_zero, x_scale.astype(np.float64), x_zero)
+        _columns(p, count) for p in (matrix.scale, matrix.zero, x_scale, rows.zero)
     )
     y = np.zeros((), np.float64)
-    for at, start in enumerate(range(0, x.shape[-1], size)):
-        rows = less(x[..., start : start + size], x_zeros[at])
-        block = less(weight[:, start : start + size], zero[at])
-        sums = exact(np.matmul, rows, block.T, size) * scale[at].astype(np.float64).T
+    for at, start in enumerate(range(0, x.shape[-1], step)):
+        part = less(x[..., start : start + step], x_zeros[at])
+        block = less(weight[:, start : start + step], zero[at])
+        sums = exact(np.matmul, part, block.T, step) * scale[at].astype(np.float64).T
         y = y + (sums * x_scales[at] if in_blocks else sums)
-    y = y if in_blocks else y * x_scale.astype(np.float64)
-    y = y if bias is None else y + bias.astype(np.float64)
-    return y.astype(dtype_of(element_of(op.result)))
+    y = y if in_blocks else y * x_scale
+    return y if bias is None else y + bias.astype(np.float64)
 
 
 def _columns(parameter: Any, count: int) -> list[Any]:

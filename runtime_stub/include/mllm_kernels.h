@@ -93,6 +93,15 @@ mllm_status mllm_k_f32_patch_embed(const mllm_call *call);
 mllm_status mllm_k_f32_conv(const mllm_call *call);
 mllm_status mllm_k_f32_pool(const mllm_call *call);
 mllm_status mllm_k_f32_resize(const mllm_call *call);
+mllm_status mllm_k_quantize(const mllm_call *call);
+mllm_status mllm_k_dequantize(const mllm_call *call);
+mllm_status mllm_k_dynamic_quantize(const mllm_call *call);
+mllm_status mllm_k_unpack(const mllm_call *call);
+mllm_status mllm_k_quantized_linear(const mllm_call *call);
+mllm_status mllm_k_f32_dequantized_linear(const mllm_call *call);
+mllm_status mllm_k_f32_dequantized_embedding(const mllm_call *call);
+mllm_status mllm_k_integer_matmul(const mllm_call *call);
+mllm_status mllm_k_integer_conv(const mllm_call *call);
 
 #pragma GCC visibility pop
 

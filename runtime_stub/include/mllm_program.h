@@ -154,6 +154,17 @@ typedef enum mllm_activation {
   MLLM_ACTIVATION_SILU = 4
 } mllm_activation;
 
+/* quantized_linear, f32_dequantized_linear, f32_dequantized_embedding, unpack: code and zero_code.
+ * Codes of less than a byte share one, low bits first. */
+typedef enum mllm_code_format {
+  MLLM_CODES_I8 = 0,
+  MLLM_CODES_U8 = 1,
+  MLLM_CODES_I4 = 2,
+  MLLM_CODES_U4 = 3,
+  MLLM_CODES_I2 = 4,
+  MLLM_CODES_U2 = 5
+} mllm_code_format;
+
 /* f32_reduce: kind */
 typedef enum mllm_reduce_kind {
   MLLM_REDUCE_SUM = 0,

@@ -9,7 +9,9 @@ enum {
   BLOCK_DEPTH = 512,
   ITEMS_PER_THREAD = 4
 };
-_Static_assert(BLOCK_ROWS * BLOCK_DEPTH * sizeof(float) <= MLLM_SCRATCH_BYTES, "packed block");
+enum { LARGEST_TILE = 2 /* panels */, UNPACKED = LARGEST_TILE * BLOCK_DEPTH * MLLM_PANEL };
+_Static_assert((BLOCK_ROWS * BLOCK_DEPTH + UNPACKED) * sizeof(float) <= MLLM_SCRATCH_BYTES,
+               "packed block and unpacked tile");
 
 typedef struct job {
   const mllm_gemm *gemm;
@@ -46,18 +48,29 @@ static void pack_block(const job *j, float *packed, size_t row, size_t rows, siz
   }
 }
 
-static void multiply_block(const job *j, const float *packed, size_t row, size_t rows,
-                           size_t column, size_t columns, size_t k, size_t depth) {
+/* Lets the tile read columns n.. of the right operand, codes as the reals that they mean. */
+static void set_right(const job *j, mllm_tile *tile, size_t n, size_t k, float *unpacked) {
+  const mllm_gemm *g = j->gemm;
+  tile->b = g->codes == NULL ? g->b + n * g->depth + k * MLLM_PANEL : unpacked;
+  if (g->codes == NULL) return;
+  for (size_t c = 0; c < tile->columns; c += MLLM_PANEL) {
+    j->ops->codes->reals(unpacked + c * tile->depth, g->codes, (n + c) / MLLM_PANEL, k,
+                         tile->depth);
+  }
+}
+
+static void multiply_block(const job *j, float *packed, size_t row, size_t rows, size_t column,
+                           size_t columns, size_t k, size_t depth) {
   const mllm_gemm *g = j->gemm;
   const mllm_gemm_ops *ops = j->ops->gemm;
   mllm_tile tile = {.depth = depth,
                     .row_stride = MLLM_PANEL,
-                    .panel_stride = g->depth * MLLM_PANEL,
+                    .panel_stride = (g->codes == NULL ? g->depth : depth) * MLLM_PANEL,
                     .c_stride = g->c_stride};
   tile.start = k > 0 ? MLLM_START_C : g->bias != NULL ? MLLM_START_BIAS : MLLM_START_ZERO;
   for (size_t n = column; n < column + columns; n += ops->tile_columns) {
     tile.columns = smaller(ops->tile_columns, column + columns - n);
-    tile.b = g->b + n * g->depth + k * MLLM_PANEL;
+    set_right(j, &tile, n, k, packed + BLOCK_ROWS * BLOCK_DEPTH);
     tile.bias = g->bias == NULL ? NULL : g->bias + n;
     for (size_t r = 0; r < rows; r += ops->tile_rows) {
       tile.rows = smaller(ops->tile_rows, rows - r);

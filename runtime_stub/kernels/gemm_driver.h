@@ -18,6 +18,7 @@ typedef struct mllm_gemm {
   mllm_pack_fn pack;
   const void *source;  /* the left operand, for pack */
   const float *b;      /* [ceil(columns / 16), depth, 16] */
+  const mllm_codes *codes; /* what b is instead, unpacked a tile at a time; or NULL */
   const float *bias;   /* [columns] or NULL */
   uint32_t activation; /* mllm_activation */
   float *c;

@@ -2,7 +2,7 @@
  *
  * An item is one block of rows and columns of one matrix; it packs its part of b into scratch, then
  * runs tiles over the packed rows of a. */
-#include "operands.h"
+#include "matrices.h"
 
 enum { BLOCK_ROWS = 96, BLOCK_COLUMNS = 128, BLOCK_DEPTH = 256 };
 
@@ -18,22 +18,6 @@ typedef struct job {
 } job;
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
-
-/* The matrix of x that goes with y's matrix `index`, counting over y's leading axes. */
-static const float *matrix_of(const mllm_view *x, const mllm_view *y, size_t index, size_t area) {
-  size_t offset = 0;
-  size_t stride = 1;
-  for (uint32_t i = 0; i + 2 < y->rank; i++) {
-    const uint32_t axis = y->rank - 3 - i;
-    const size_t at = index % mllm_extent(y, axis);
-    index /= mllm_extent(y, axis);
-    if (i + 2 >= x->rank) continue;
-    const size_t extent = mllm_extent(x, x->rank - 3 - i);
-    if (extent != 1) offset += at * stride;
-    stride *= extent;
-  }
-  return (const float *)x->data + offset * area;
-}
 
 /* packed[panels, depth, 16] from columns column.. and rows k.. of b[K, N] */
 static void pack_columns(float *packed, const float *b, size_t n, size_t column, size_t columns,
@@ -56,8 +40,10 @@ static void run_item(const job *j, size_t item, float *scratch) {
   const size_t matrix = item / j->row_blocks;
   const size_t rows = smaller(BLOCK_ROWS, j->m - row);
   const size_t columns = smaller(BLOCK_COLUMNS, j->n - column);
-  const float *a = matrix_of(j->a, j->y, matrix, j->m * j->k);
-  const float *b = matrix_of(j->b, j->y, matrix, j->k * j->n);
+  const float *a = (const float *)j->a->data;
+  const float *b = (const float *)j->b->data;
+  a += mllm_matrix_of(j->a, j->y, matrix) * j->m * j->k;
+  b += mllm_matrix_of(j->b, j->y, matrix) * j->k * j->n;
   float *y = (float *)j->y->data + matrix * j->m * j->n;
   float *packed_b = scratch;
   float *packed_a = scratch + BLOCK_COLUMNS * BLOCK_DEPTH;
@@ -93,16 +79,6 @@ static void run_items(void *argument, size_t begin, size_t end, void *scratch) {
   for (size_t item = begin; item < end; item++) run_item(argument, item, scratch);
 }
 
-/* Leading dims of x broadcast to y's. */
-static bool broadcasts(const mllm_view *x, const mllm_view *y) {
-  if (x->rank > y->rank) return false;
-  for (uint32_t i = 3; i <= x->rank; i++) {
-    const int64_t extent = x->dims[x->rank - i];
-    if (extent != 1 && extent != y->dims[y->rank - i]) return false;
-  }
-  return true;
-}
-
 mllm_status mllm_k_f32_matmul(const mllm_call *call) {
   const mllm_view *a = mllm_input(call, 0);
   const mllm_view *b = mllm_input(call, 1);
@@ -111,7 +87,8 @@ mllm_status mllm_k_f32_matmul(const mllm_call *call) {
   }
   const mllm_view *y = &call->out[0];
   if (a->dtype != MLLM_F32 || b->dtype != MLLM_F32 || y->dtype != MLLM_F32 || a->rank < 2 ||
-      b->rank < 2 || y->rank < 2 || !broadcasts(a, y) || !broadcasts(b, y)) {
+      b->rank < 2 || y->rank < 2 || !mllm_matrices_broadcast(a, y) ||
+      !mllm_matrices_broadcast(b, y)) {
     return MLLM_REJECT(call, "f32_matmul: operands are f32 matrices whose leading axes broadcast");
   }
   const bool transposed = call->params[0] != 0;

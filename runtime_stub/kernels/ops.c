@@ -7,12 +7,14 @@
 
 #include "../src/status.h"
 
-#define DECLARE(variant)                                                     \
-  extern const mllm_gemm_ops mllm_gemm_ops_##variant;                        \
-  extern const mllm_math_ops mllm_math_ops_##variant;                        \
-  extern const mllm_row_ops mllm_row_ops_##variant;                          \
-  static const mllm_ops variant##_ops = {#variant, &mllm_gemm_ops_##variant, \
-                                         &mllm_math_ops_##variant, &mllm_row_ops_##variant};
+#define DECLARE(variant)                               \
+  extern const mllm_gemm_ops mllm_gemm_ops_##variant;  \
+  extern const mllm_math_ops mllm_math_ops_##variant;  \
+  extern const mllm_row_ops mllm_row_ops_##variant;    \
+  extern const mllm_code_ops mllm_code_ops_##variant;  \
+  static const mllm_ops variant##_ops = {              \
+      #variant, &mllm_gemm_ops_##variant, &mllm_math_ops_##variant, &mllm_row_ops_##variant, \
+      &mllm_code_ops_##variant};
 
 #if defined(__x86_64__)
 DECLARE(scalar)

@@ -99,11 +99,68 @@ typedef struct mllm_row_ops {
                      float epsilon, size_t n);
 } mllm_row_ops;
 
+/* A weight [n, depth] as codes in panels of 16 rows: byte (p, b, j) holds codes of row 16p + j, from
+ * number 8b / bits on, low bits first. A code means (code - zero) * scale, with one of each for all,
+ * or one for each row and block of codes, in panels [panels, blocks, 16]. */
+typedef struct mllm_codes {
+  const unsigned char *data; /* [panels, ceil(depth * bits / 8), 16] */
+  size_t depth;
+  size_t block;
+  size_t blocks;
+  uint32_t bits; /* 8, 4 or 2 */
+  bool is_signed;
+  const void *scale; /* float, or half floats */
+  bool scale_is_half;
+  bool one_scale;
+  const unsigned char *zero; /* codes [panels, ceil(blocks * zero_bits / 8), 16], or NULL */
+  uint32_t zero_bits;
+  bool zero_is_signed;
+  bool one_zero;
+} mllm_codes;
+
+/* A product of integers: sums[rows, 16] = x[rows, depth] w[depth, 16], which fit 32 bits. */
+typedef struct mllm_code_product {
+  size_t rows; /* 1..tile_rows */
+  size_t depth;
+  const int32_t *x;
+  size_t x_stride;
+  const unsigned char *w; /* bytes, signed or not */
+  size_t w_stride;
+  bool w_is_signed;
+  int32_t *sums;
+} mllm_code_product;
+
+/* Rows of x times codes k.. of one panel; what is begun in one tile goes on in the next. */
+typedef struct mllm_code_tile {
+  const mllm_codes *codes;
+  size_t panel;
+  size_t rows; /* 1..tile_rows */
+  size_t k;
+  size_t depth;
+  const int32_t *x; /* [rows, x_stride]: from code k on, minus their zero points */
+  size_t x_stride;
+  double *sums; /* [rows, 16]: of the block that is not done; whole numbers */
+  double *y;    /* [rows, 16]: of the blocks that are done, scaled */
+  const float *x_scale; /* of row r and block g at r * x_scale_row + g * x_scale_block; or NULL */
+  size_t x_scale_row;
+  size_t x_scale_block;
+} mllm_code_tile;
+
+/* codes.c */
+typedef struct mllm_code_ops {
+  size_t tile_rows;
+  void (*product)(const mllm_code_product *product);
+  void (*tile)(const mllm_code_tile *tile);
+  /* w[depth, 16]: what the codes k.. of a panel mean */
+  void (*reals)(float *w, const mllm_codes *codes, size_t panel, size_t k, size_t depth);
+} mllm_code_ops;
+
 typedef struct mllm_ops {
   const char *name;
   const mllm_gemm_ops *gemm;
   const mllm_math_ops *math;
   const mllm_row_ops *rows;
+  const mllm_code_ops *codes;
 } mllm_ops;
 
 /* cpu: "scalar", "avx2", "avx512", or NULL: the environment's MLLM_CPU, else the best. */

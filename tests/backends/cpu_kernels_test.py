@@ -24,7 +24,8 @@ from mllm_compiler.dialects.mllm import BoundAttr, PipelineOp
 from mllm_compiler.dialects.types import ELEMENTS
 from mllm_compiler.passes.graphs import block_of, named
 from mllm_compiler.passes.plan_memory import PlanMemory
-from mllm_compiler.reference.cpu import pack, run_lowered
+from mllm_compiler.reference.cpu import run_lowered
+from mllm_compiler.reference.panels import pack
 from mllm_compiler.weights import WeightStore
 
 Array = NDArray[np.generic]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from xdsl.dialects import test
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i64
+from xdsl.dialects.builtin import ModuleOp, TensorType, f16, f32, i8, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -16,9 +16,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from mllm_compiler.dialects import cpu, make_context
 from mllm_compiler.dialects.cpu import elementwise
+from mllm_compiler.dialects.cpu.coded import FORMATS
 from mllm_compiler.dialects.cpu.conv import POOLS
 from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS, REDUCTIONS
 from mllm_compiler.dialects.dims import Dim, DimsAttr
+from mllm_compiler.dialects.types import ui8
 
 HEADER = Path(__file__).parents[2] / "runtime_stub/include/mllm_program.h"
 
@@ -80,7 +82,44 @@ def examples() -> list[cpu.CpuOp]:
         ),
         cpu.F32ResizeOp.call([image], t(1, 3, 7, 28), axis=2, **resize),
         cpu.F32PoolOp.call([image], t(1, 3, 14, 14), kind="max", **pool, count_include_pad=False),
+        *coded_examples(),
         cpu.AliasOp.call([x], t(3, 16)),
+    ]
+
+
+CODED = {"n": 20, "code": "ui4", "zero_code": "i8", "block_size": 8}
+"""A weight [20, 15] of 4 bits in two blocks, their zero points bytes."""
+
+
+def coded_examples() -> list[cpu.CpuOp]:
+    """The ops on codes."""
+    x, codes, real = value(1, 3, 15), value(1, 3, 15, element=i8), value()
+    weight = (value(2, 8, 16, element=ui8), value(2, 2, 16, element=f16))
+    zero, kind = value(2, 2, 16, element=i8), TensorType(i8, (1, 3, 15))
+    window = {"strides": [1], "pads": [0, 0], "dilations": [1], "groups": 1}
+    return [
+        cpu.QuantizedLinearOp.call(
+            [codes, value(1, 3, 2), *weight, zero, None, value(20)], t(1, 3, 20), **CODED
+        ),
+        cpu.F32DequantizedLinearOp.call(
+            [x, *weight, None, value(20)], t(1, 3, 20), **CODED, activation="silu"
+        ),
+        cpu.F32DequantizedEmbeddingOp.call(
+            [value(1, 3, element=i64), weight[0], real, None], t(1, 3, 15), **CODED
+        ),
+        cpu.QuantizeOp.call([x, value(2, 1), None], kind, axis=2, block_size=8),
+        cpu.DequantizeOp.call([codes, real, None], t(1, 3, 15), axis=-1, block_size=0),
+        cpu.DynamicQuantizeOp.call([x], [kind, t(1, 3, 2)], axis=2, block_size=8),
+        cpu.UnpackOp.call([value(2, element=ui8)], TensorType(i8, (1, 3)), code="i4"),
+        cpu.IntegerMatmulOp.call(
+            [codes, value(15, 4, element=i8), None, value(1, 4, element=i8)],
+            TensorType(i32, (1, 3, 4)),
+        ),
+        cpu.IntegerConvOp.call(
+            [codes, value(2, 3, 4, element=i8), None, value(2, element=i8)],
+            TensorType(i32, (1, 2, 12)),
+            **window,
+        ),
     ]
 
 
@@ -157,6 +196,37 @@ def broken() -> list[tuple[str, cpu.CpuOp]]:
         ("C1", cpu.SliceOp.call([x], t(1), starts=DimsAttr((Dim(),)), steps=[1])),
         ("C1", cpu.IotaOp.call([], t(3, 1), start=DimsAttr((T,)), step=1)),
         ("C1", cpu.AliasOp.call([ids], t(3))),
+        *broken_codes(),
+    ]
+
+
+def broken_codes() -> list[tuple[str, cpu.CpuOp]]:
+    x, codes, ids = value(1, 3, 15), value(1, 3, 15, element=i8), value(1, 3, element=i64)
+    w, scale, linear = value(2, 8, 16, element=ui8), value(2, 2, 16), cpu.F32DequantizedLinearOp
+    rows, none, y = value(1, 3, 1), {"activation": "none"}, t(1, 3, 20)
+    quantised, kind = cpu.QuantizedLinearOp, TensorType(i8, (1, 3, 15))
+    matrix, window = value(15, 4, element=i8), {"strides": [1], "dilations": [1], "groups": 1}
+    eight, filters = {**CODED, "code": "i8"}, value(2, 3, 4, element=i8)
+    return [
+        ("C1", linear.call([x, w, scale, None, None], y, **eight, **none)),
+        ("C2", linear.call([x, w, value(2, 3, 16), None, None], y, **CODED, **none)),
+        ("C2", linear.call([x, w, scale, scale, None], y, **CODED | {"zero_code": "i4"}, **none)),
+        ("C3", linear.call([x, w, scale, None, None], y, **CODED | {"block_size": -1}, **none)),
+        ("C0", linear.call([x, w, scale, None, None], y, **CODED | {"code": "i5"}, **none)),
+        ("C4", linear.call([x, w, scale, None, value(9)], y, **CODED, **none)),
+        ("C5", linear.call([x, w, scale, None, None], t(1, 3), **CODED, **none)),
+        ("C4", quantised.call([codes, value(9), w, scale, None, None, None], y, **CODED)),
+        ("C5", quantised.call([codes, rows, w, scale, None, None, value(9)], y, **CODED)),
+        ("C6", quantised.call([codes, rows, w, scale, None, None, None], t(3, 20), **CODED)),
+        ("C4", cpu.F32DequantizedEmbeddingOp.call([ids, w, scale, None], t(9, 15), **CODED)),
+        ("C1", cpu.QuantizeOp.call([x, rows, None], TensorType(i8, (3,)), axis=-1, block_size=0)),
+        ("C1", cpu.DequantizeOp.call([codes, rows, None], t(3), axis=-1, block_size=0)),
+        ("C1", cpu.DynamicQuantizeOp.call([x], [TensorType(i8, (3,)), t()], axis=-1, block_size=0)),
+        ("C1", cpu.UnpackOp.call([value(3, element=ui8)], TensorType(i8, (1, 3)), code="i4")),
+        ("C1", cpu.IntegerMatmulOp.call([codes, filters, None, None], kind)),
+        ("C2", cpu.IntegerMatmulOp.call([codes, matrix, None, value(4, element=i8)], kind)),
+        ("C1", cpu.IntegerConvOp.call([codes, filters, None, None], kind, pads=[0], **window)),
+        ("C2", cpu.IntegerConvOp.call([codes, filters, ids, None], kind, pads=[0, 0], **window)),
     ]
 
 
@@ -188,6 +258,7 @@ def test_enumerations_are_the_headers() -> None:
     assert {n: i for i, n in enumerate(ACTIVATIONS)} == enum("MLLM_ACTIVATION")
     assert {n: i for i, n in enumerate(REDUCTIONS)} == enum("MLLM_REDUCE")
     assert {n: i for i, n in enumerate(POOLS)} == enum("MLLM_POOL")
+    assert {n.replace("ui", "u"): i for i, n in enumerate(FORMATS)} == enum("MLLM_CODES")
 
 
 def test_kernels_are_the_runtimes() -> None:

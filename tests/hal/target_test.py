@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 from xdsl.dialects import test
-from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
+from xdsl.dialects.builtin import TensorType, f16, f32, i8, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
 from mllm_compiler.dialects.mllm import BinaryKind, UnaryKind
+from mllm_compiler.dialects.types import i4
 from mllm_compiler.hal import Cost, Limit, Rule, Target, cost_of, target, target_names, target_of
 from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
 
@@ -47,6 +48,23 @@ def test_every_op_of_the_dialect_runs_on_numpy() -> None:
     assert not answer.ok
     assert answer.reason == "no kernel"
     assert "--target numpy" in answer.remedy
+
+
+def test_some_types_are_for_weights_and_results_alone() -> None:
+    scale, sums = value(4, 1), TensorType(i32, (2, 4))
+    blob = mllm.BlobAttr.of("sha256:" + "0" * 64, i4, (4, 6))
+    stored, computed = mllm.WeightOp(blob).result, value(4, 6, element=i4)
+    assert C.supports(mllm.DequantizeOp(stored, scale), {}).ok
+    answer = C.supports(mllm.DequantizeOp(computed, scale), {})
+    assert answer.refusal is not None
+    assert answer.refusal.rule is Rule.DTYPE
+    assert answer.reason.startswith("no kernel for i4, only for f32")
+    codes = value(2, 4, element=i8), value(4, 4, element=i8)
+    product = mllm.IntegerMatmulOp(*codes)
+    assert product.result.type == sums
+    assert C.supports(product, {}).ok
+    wide = mllm.IntegerMatmulOp(value(2, 4, element=i32), codes[1])
+    assert C.supports(wide, {}).reason == "no kernel for i32, only for i8, ui8"
 
 
 def refusals() -> list[tuple[str, Operation]]:

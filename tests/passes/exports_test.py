@@ -123,16 +123,24 @@ def test_an_export_of_hugging_face_lifts_whole(name: str) -> None:
 
 @pytest.mark.parametrize("name", HUGGING_FACE)
 def test_an_export_of_hugging_face_runs_in_c(name: str, tmp_path: Path) -> None:
-    session = onnxruntime.InferenceSession(FOLDER / f"{name}.onnx")
+    file = FOLDER / f"{name}.onnx"
+    session = onnxruntime.InferenceSession(file)
     given = inputs_of(session)
-    imported = import_model(bounded(session, given, FOLDER / f"{name}.onnx", tmp_path))
-    passes = [pass_class(p)() for p in pass_names("c")]
-    run_passes(imported.module, passes, make_context(imported.store))
-    with CRunner(emit(imported.module), imported.store, threads=2) as runner:
-        results = runner.run("model", given)
+    _, results = run_in_c(session, given, file, tmp_path)
     for output, want in zip(session.get_outputs(), session.run(None, given), strict=True):
         error = np.abs(results[output.name] - want).max() / np.abs(want).max()
         assert error < 1e-5, output.name
+
+
+def run_in_c(
+    session: onnxruntime.InferenceSession, given: dict[str, np.ndarray], file: Path, folder: Path
+) -> tuple[ModuleOp, dict[str, np.ndarray]]:
+    """The lowered module of a model, and what it answers."""
+    imported = import_model(bounded(session, given, file, folder))
+    passes = [pass_class(p)() for p in pass_names("c")]
+    run_passes(imported.module, passes, make_context(imported.store))
+    with CRunner(emit(imported.module), imported.store, threads=2) as runner:
+        return imported.module, runner.run("model", given)
 
 
 def bounded(

@@ -11,10 +11,13 @@ import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
+from mllm_compiler.backends.c.emit import emit
+from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import make_context
 from mllm_compiler.dialects.verify import verify
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer.pipeline import import_model
+from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.pipelines import pass_class, pass_names
 from mllm_compiler.reference import run_function
@@ -56,3 +59,22 @@ def test_a_fused_operator_lifts_whole(case: fused.Case, tmp_path: Path) -> None:
     for want, got in zip(wanted, results.values(), strict=True):
         assert got.shape == want.shape
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("case", quantised.CASES, ids=lambda c: c.id)
+def test_a_quantised_operator_runs_in_c(case: fused.Case, tmp_path: Path) -> None:
+    """Equal to the reference, but for products of real numbers."""
+    file = tmp_path / "model.onnx"
+    onnx.save(case.model(), file)
+    module, store = lifted(file)
+    graph = next(iter(graphs(module))).sym_name.data
+    wanted = run_function(module, graph, case.feeds(), store)
+    reals = any(op.name == "mllm.linear" for op in module.walk())
+    imported = import_model(file)
+    passes = [pass_class(name)() for name in pass_names("c")]
+    run_passes(imported.module, passes, make_context(imported.store))
+    with CRunner(emit(imported.module), imported.store, threads=2) as runner:
+        results = runner.run(graph, case.feeds())
+    for name, want in wanted.items():
+        atol = 1e-6 * np.abs(want).max() if reals else 0
+        np.testing.assert_allclose(results[name], want, rtol=0, atol=atol)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mllm_compiler.backends.artifact import stream_weights
 from mllm_compiler.passes import pack_weights
 from mllm_compiler.passes.pack_weights import PackedWeight, pack_panels, unpack_panels
-from mllm_compiler.weights import WeightStore
+from mllm_compiler.weights import DTYPES, NARROW, WeightStore
 
 
 @given(st.integers(1, 70), st.integers(1, 9), st.integers(1, 3))
@@ -72,3 +72,25 @@ def test_a_convolutions_filter_is_packed_as_a_matrix() -> None:
     raw = b"".join(packed.chunks(store))
     panels = np.frombuffer(raw, np.float32).reshape(1, 18, 16)
     np.testing.assert_array_equal(unpack_panels(panels, 6), array.reshape(6, 18))
+
+
+@given(st.sampled_from(["i4", "ui4", "i2", "ui2"]), st.integers(1, 70), st.integers(1, 19))
+def test_codes_of_a_panel_share_bytes_along_k(dtype: str, rows: int, columns: int) -> None:
+    """Byte b of a row holds the codes from 8b / bits on, low bits first."""
+    bits, store = NARROW[DTYPES[dtype]], WeightStore()
+    codes = np.arange(rows * columns, dtype=np.uint8).reshape(rows, columns) % (1 << bits)
+    array = codes.view(DTYPES[dtype])
+    packed = PackedWeight(
+        name="w", digest=store.add(array), dtype=dtype, shape=(rows, columns), layout="panel16",
+        offset=0,
+    )  # fmt: skip
+    original, pack_weights.CHUNK = pack_weights.CHUNK, 16 * columns
+    try:
+        raw = np.frombuffer(b"".join(packed.chunks(store)), np.uint8)
+    finally:
+        pack_weights.CHUNK = original
+    assert len(raw) == packed.nbytes
+    panels = raw.reshape(-(-rows // 16), -1, 16)
+    for n, k in np.ndindex(rows, columns):
+        shared = int(panels[n // 16, k * bits // 8, n % 16])
+        assert shared >> k * bits % 8 & ((1 << bits) - 1) == codes[n, k]

@@ -1,5 +1,7 @@
 """Models that ONNX Runtime's quantizers made lift whole, keep their codes and answer as it does.
 
+So they do on the reference and on the C runtime.
+
 ONNX Runtime runs each without rewriting it: its rewritten forms differ by a step of a code, from
 themselves too.
 """
@@ -30,7 +32,7 @@ from mllm_compiler.dialects.mllm import BlobAttr, DequantizeOp, QuantizedLinearO
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.reference import run_function
 from models.build import built
-from tests.passes.exports_test import inputs_of, lifted
+from tests.passes.exports_test import inputs_of, lifted, run_in_c
 
 Quantise = Callable[[Path, Path], None]
 
@@ -121,6 +123,22 @@ def test_a_quantised_model_lifts_whole(form: str, folded: Path, tmp_path: Path) 
     bits = 4 if "4 bits" in form else 8
     for blob in matrices(module):
         assert len(store.raw(blob.digest.data)) * 8 == np.prod(blob.dims) * bits
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_quantised_model_runs_in_c(form: str, folded: Path, tmp_path: Path) -> None:
+    """Its matrices stay codes: no kernel multiplies them out."""
+    file = tmp_path / "quantised.onnx"
+    FORMS[form](folded, file)
+    session = plain_session(file)
+    given = inputs_of(session)
+    module, results = run_in_c(session, given, file, tmp_path)
+    for output, want in zip(session.get_outputs(), session.run(None, given), strict=True):
+        error = np.abs(results[output.name] - want).max() / np.abs(want).max()
+        assert error < 2e-6, output.name
+    counts = Counter(op.name.removeprefix("cpu.") for op in module.walk())
+    products = "f32_dequantized_linear" if "bits" in form else "quantized_linear"
+    assert (counts[products], counts["f32_linear"], counts["unpack"]) == (12, 0, 0)
 
 
 def matrices(module: ModuleOp) -> list[BlobAttr]:

@@ -270,6 +270,7 @@ def all_cases() -> Sequence[Case]:
     from tests.runtime import (
         cases_attention,
         cases_buckets,
+        cases_codes,
         cases_data,
         cases_elementwise,
         cases_window,
@@ -284,6 +285,7 @@ def all_cases() -> Sequence[Case]:
             *cases_data.MAKERS,
             *cases_elementwise.MAKERS,
         ),
+        *cases_codes.MAKERS,
         *cases_window.MAKERS,
     )
     return [case for make in makers for case in make()]

@@ -39,7 +39,7 @@ def gather() -> Iterator[Case]:
 def exact(
     name: str, kernel: str, operands: tuple[Array, ...], params: tuple[object, ...], y: Array
 ) -> Case:
-    return Case(name, kernel, operands, params, np.ascontiguousarray(y), rtol=0, atol=0)  # type: ignore[arg-type]
+    return Case(name, kernel, operands, params, np.asarray(y, order="C"), rtol=0, atol=0)  # type: ignore[arg-type]
 
 
 def top_k() -> Iterator[Case]:

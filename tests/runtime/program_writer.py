@@ -231,10 +231,10 @@ def dtype_of(value: Array) -> str:
     return name if name == "bool" else f"{name}{8 * value.dtype.itemsize}"
 
 
-def pack_panels(weight: NDArray[np.float32]) -> NDArray[np.float32]:
+def pack_panels(weight: Array) -> Array:
     """[N, K] as [ceil(N / 16), K, 16]: panel p, row k, lane j is weight[16p + j, k]."""
     rows, depth = weight.shape
     panels = -(-rows // 16)
-    padded = np.zeros((panels * 16, depth), np.float32)
+    padded = np.zeros((panels * 16, depth), weight.dtype)
     padded[:rows] = weight
     return np.ascontiguousarray(padded.reshape(panels, 16, depth).transpose(0, 2, 1))

@@ -11,6 +11,11 @@ from mllm_compiler.dialects.cpu.attention import (
     F32RopeOp,
 )
 from mllm_compiler.dialects.cpu.base import CacheAttr, CpuOp, SlotAttr
+from mllm_compiler.dialects.cpu.coded import (
+    F32DequantizedEmbeddingOp,
+    F32DequantizedLinearOp,
+    QuantizedLinearOp,
+)
 from mllm_compiler.dialects.cpu.conv import F32ConvOp, F32PatchEmbedOp, F32PoolOp, F32ResizeOp
 from mllm_compiler.dialects.cpu.data import (
     AliasOp,
@@ -34,6 +39,14 @@ from mllm_compiler.dialects.cpu.linalg import (
     F32ReduceOp,
     F32RmsNormOp,
     F32SoftmaxOp,
+)
+from mllm_compiler.dialects.cpu.quant import (
+    DequantizeOp,
+    DynamicQuantizeOp,
+    IntegerConvOp,
+    IntegerMatmulOp,
+    QuantizeOp,
+    UnpackOp,
 )
 from mllm_compiler.dialects.cpu.scan import CumsumOp, F32SelectiveScanOp
 from mllm_compiler.dialects.cpu.weights import ConstantOp, WeightOp
@@ -68,6 +81,15 @@ KERNEL_OPS: list[type[CpuOp]] = [
     F32ConvOp,
     F32PoolOp,
     F32ResizeOp,
+    QuantizedLinearOp,
+    F32DequantizedLinearOp,
+    F32DequantizedEmbeddingOp,
+    QuantizeOp,
+    DequantizeOp,
+    DynamicQuantizeOp,
+    UnpackOp,
+    IntegerMatmulOp,
+    IntegerConvOp,
 ]
 """The ops that are one call of one C kernel."""
 
@@ -86,8 +108,12 @@ __all__ = [
     "Cpu",
     "CpuOp",
     "CumsumOp",
+    "DequantizeOp",
+    "DynamicQuantizeOp",
     "F32AttentionOp",
     "F32ConvOp",
+    "F32DequantizedEmbeddingOp",
+    "F32DequantizedLinearOp",
     "F32ElementwiseOp",
     "F32EmbeddingOp",
     "F32KvStoreOp",
@@ -105,11 +131,16 @@ __all__ = [
     "F32SoftmaxOp",
     "GatherOp",
     "I64ElementwiseOp",
+    "IntegerConvOp",
+    "IntegerMatmulOp",
     "IotaOp",
     "PadOp",
+    "QuantizeOp",
+    "QuantizedLinearOp",
     "SliceOp",
     "SlotAttr",
     "TopKOp",
     "TransposeOp",
+    "UnpackOp",
     "WeightOp",
 ]

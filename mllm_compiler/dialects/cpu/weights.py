@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import ClassVar, Final
 
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, StringAttr, TensorType
@@ -19,20 +20,21 @@ from xdsl.traits import Pure
 from mllm_compiler.dialects.cpu.base import LANES
 from mllm_compiler.dialects.mllm.constants import BlobAttr
 from mllm_compiler.dialects.mllm.contract import check
-from mllm_compiler.dialects.types import tensor_type
+from mllm_compiler.dialects.types import bits_of, tensor_type, ui8
 
 PLAIN: Final = "plain"
 PANEL16: Final = "panel16"
 
 
-def packed_shape(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """The shape that a weight has in a layout; panel16 reads all axes but the first as one."""
+def packed_shape(shape: tuple[int, ...], layout: str, bits: int = 8) -> tuple[int, ...]:
+    """The shape that a weight has in a layout; panel16 reads all axes but the first as one.
+
+    Codes of less than a byte, of so many bits, count the bytes that they share.
+    """
     if layout == PLAIN:
-        return shape
-    columns = 1
-    for extent in shape[1:]:
-        columns *= extent
-    return (-(-shape[0] // LANES), columns, LANES)
+        return shape if bits >= 8 else (-(-prod(shape) * bits // 8),)
+    columns = prod(shape[1:])
+    return (-(-shape[0] // LANES), columns if bits >= 8 else -(-columns * bits // 8), LANES)
 
 
 @irdl_op_definition
@@ -40,7 +42,8 @@ class WeightOp(IRDLOperation):
     """A weight in the target's layout; its bytes are made when the bundle is written.
 
     `plain` is row-major. `panel16` reads the blob as [N, K] and interleaves 16 rows: panel p, row
-    k, lane j holds W[16p + j, k], zero where 16p + j >= N.
+    k, lane j holds W[16p + j, k], zero where 16p + j >= N. Codes of less than a byte are ui8: the
+    bytes that they share, in panels along k, low bits first.
 
     C1  layout is plain or panel16.
     C2  the result has the blob's element type and the shape of the blob in the layout.
@@ -114,7 +117,9 @@ class ConstantOp(IRDLOperation):
 
 def weight_type(value: BlobAttr, layout: str) -> TensorType[Attribute]:
     """The type of a blob in a layout."""
-    return TensorType(value.element, packed_shape(value.dims, layout))
+    bits = bits_of(value.element)
+    element = value.element if bits >= 8 else ui8
+    return TensorType(element, packed_shape(value.dims, layout, bits))
 
 
 def _constant_type(value: DenseIntOrFPElementsAttr, layout: str) -> TensorType[Attribute]:

@@ -19,6 +19,23 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import block_of, location_of
 
 
+@dataclass(frozen=True)
+class Coded:
+    """A matrix [N, K] of codes and what they mean.
+
+    Attributes:
+        codes: Of 8 bits, or what `cpu.unpack` makes of narrower ones.
+        scale: A scalar, [N, 1], or broadcast to [N, blocks].
+        zero: Likewise, or None.
+        block_size: 0 where a row is one block.
+    """
+
+    codes: SSAValue
+    scale: SSAValue
+    zero: SSAValue | None
+    block_size: int
+
+
 @dataclass
 class Builder:
     """Where lowered ops go.
@@ -26,10 +43,12 @@ class Builder:
     Attributes:
         graph: The graph that is lowered.
         at: The op that is being lowered; what is made stands before it, with its location.
+        coded: The stored matrices of codes by their values as reals.
     """
 
     graph: FuncOp
     at: Operation
+    coded: dict[SSAValue, Coded] = field(default_factory=dict[SSAValue, Coded])
     _packed: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
     def insert(self, op: Operation) -> None:
@@ -51,8 +70,11 @@ class Builder:
         return op.results[0]
 
     def packed(self, value: SSAValue) -> SSAValue | None:
-        """The weight in panels of 16 rows; None where the value is computed."""
-        owner = value.owner
+        """The weight in panels of 16 rows; None where the value is computed.
+
+        Of codes that share bytes, those panels are of bytes too.
+        """
+        owner = value.owner.x.owner if isinstance(value.owner, cpu.UnpackOp) else value.owner
         if value not in self._packed and isinstance(owner, cpu.WeightOp | cpu.ConstantOp):
             made = owner.in_layout(PANEL16)
             made.location = owner.location

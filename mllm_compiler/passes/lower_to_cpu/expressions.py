@@ -37,7 +37,7 @@ def unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
     product = op.x.owner
     if (
         kind in ACTIVATIONS
-        and isinstance(product, cpu.F32LinearOp)
+        and isinstance(product, cpu.F32LinearOp | cpu.F32DequantizedLinearOp)
         and product.activation.data == "none"
         and op.x.has_one_use()
     ):

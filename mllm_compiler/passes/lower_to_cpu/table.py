@@ -9,28 +9,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.cpu.base import ints
-from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.mllm.contract import float_list
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
-from mllm_compiler.passes.lower_to_cpu import expressions, tokens
-from mllm_compiler.passes.lower_to_cpu.builder import Builder
+from mllm_compiler.passes.lower_to_cpu import expressions, quantised, tokens
+from mllm_compiler.passes.lower_to_cpu.builder import Builder, Coded
+from mllm_compiler.passes.lower_to_cpu.quantised import CodedCall
 
 Lowering = Callable[..., SSAValue | list[SSAValue]]
 """Makes the results of an op; one that has a single result may give it alone."""
-
-
-def _weight(op: mllm.WeightOp, b: Builder) -> SSAValue:
-    name = op.weight_name.data if op.weight_name else op.value.digest.data[7:19]
-    made = cpu.WeightOp(op.value, PLAIN, name)
-    b.insert(made)
-    return made.result
-
-
-def _constant(op: mllm.ConstantOp, b: Builder) -> SSAValue:
-    made = cpu.ConstantOp(op.value, PLAIN)
-    b.insert(made)
-    return made.result
 
 
 def linear(
@@ -39,6 +26,11 @@ def linear(
     """A product with a packed weight; with a computed one a plain product, a sum, a function."""
     n = shape_of(weight)[0]
     result = tensor_of(f32, (*shape_of(x)[:-1], n))
+    if (matrix := b.coded.get(weight)) is not None:
+        call = CodedCall.of(b, matrix)
+        arguments = [x, *call.operands, bias]
+        properties = {**call.properties, "activation": activation}
+        return b.call(cpu.F32DequantizedLinearOp, arguments, result, **properties)
     packed = b.packed(weight)
     if packed is not None:
         features = n.as_int()
@@ -82,14 +74,25 @@ def _swaps_last(perm: list[int]) -> bool:
 
 def _embedding(op: mllm.EmbeddingOp, b: Builder) -> SSAValue:
     ids = b.as_i64(op.ids)
+    if (table := b.coded.get(op.table)) is not None:
+        return _rows_of_codes(b, ids, table, op.result)
     packed = b.packed(op.table) if element_of(op.table) == f32 else None
     if packed is None:
         return b.call(cpu.GatherOp, [op.table, ids], op.result.type, axis=0)
     return b.call(cpu.F32EmbeddingOp, [ids, packed], op.result.type)
 
 
+def _rows_of_codes(b: Builder, ids: SSAValue, table: Coded, result: SSAValue) -> SSAValue:
+    call = CodedCall.of(b, table)
+    arguments = [ids, *call.operands]
+    return b.call(cpu.F32DequantizedEmbeddingOp, arguments, result.type, **call.properties)
+
+
 def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
     indices = b.as_i64(op.indices)
+    table = b.coded.get(op.x)
+    if table is not None and op.axis.value.data == 0:
+        return _rows_of_codes(b, indices, table, op.result)
     return b.call(cpu.GatherOp, [op.x, indices], op.result.type, axis=op.axis.value.data)
 
 
@@ -318,8 +321,8 @@ def _some(value: SSAValue | None) -> list[SSAValue | None]:
 
 
 LOWERINGS: dict[type[Operation], Lowering] = {
-    mllm.WeightOp: _weight,
-    mllm.ConstantOp: _constant,
+    mllm.WeightOp: quantised.weight,
+    mllm.ConstantOp: quantised.constant,
     mllm.UnaryOp: expressions.unary,
     mllm.BinaryOp: expressions.binary,
     mllm.CompareOp: expressions.compare,
@@ -355,5 +358,11 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.BroadcastOp: _broadcast,
     mllm.IotaOp: _iota,
     mllm.PadOp: _pad,
+    mllm.QuantizeOp: quantised.quantize,
+    mllm.DequantizeOp: quantised.dequantize,
+    mllm.DynamicQuantizeOp: quantised.dynamic_quantize,
+    mllm.QuantizedLinearOp: quantised.quantized_linear,
+    mllm.IntegerMatmulOp: quantised.integer_matmul,
+    mllm.IntegerConvOp: quantised.integer_conv,
 }
 """The function that lowers each op."""

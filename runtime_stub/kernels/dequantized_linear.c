@@ -1,0 +1,88 @@
+/* dequantized_linear.c - reals by a weight that stays codes: f32_dequantized_linear, and rows of such
+ * a table: f32_dequantized_embedding. */
+#include "code_operands.h"
+#include "gemm_driver.h"
+
+/* x, w, w_scale, w_zero, bias; n, code, zero_code, block_size, activation. */
+static mllm_status read_linear(const mllm_call *call, mllm_codes *codes) {
+  if (call->n_in < 3 || call->n_in > 5 || call->n_out != 1 || call->n_params != 5) {
+    return MLLM_REJECT(call, "f32_dequantized_linear takes 3 to 5 operands and 5 params");
+  }
+  const mllm_view *x = mllm_input(call, 0);
+  const mllm_view *y = &call->out[0];
+  const int64_t n = call->params[0];
+  const mllm_code_params params = {call->params[1], call->params[2], call->params[3]};
+  if (x->dtype != MLLM_F32 || x->rank == 0 || n < 0 ||
+      !mllm_codes_make(call, 1, (size_t)n, mllm_extent(x, x->rank - 1), &params, codes)) {
+    return MLLM_REJECT(call, "f32_dequantized_linear: codes, scale or zero point are not [n, K]");
+  }
+  if (!mllm_is_vector_or_absent(mllm_input(call, 4), (size_t)n) || !mllm_is_f32(y, x->rank) ||
+      !mllm_same_leading(x, y, x->rank - 1) || y->dims[x->rank - 1] != n) {
+    return MLLM_REJECT(call, "f32_dequantized_linear: bias is not [n], or y not [..., n]");
+  }
+  if (call->params[4] < MLLM_ACTIVATION_NONE || call->params[4] > MLLM_ACTIVATION_SILU) {
+    return MLLM_REJECT(call, "f32_dequantized_linear: unknown activation");
+  }
+  return MLLM_OK;
+}
+
+mllm_status mllm_k_f32_dequantized_linear(const mllm_call *call) {
+  mllm_codes codes;
+  const mllm_status status = read_linear(call, &codes);
+  if (status != MLLM_OK) return status;
+  const mllm_view *x = &call->in[0];
+  const mllm_dense dense = {x->data, codes.depth};
+  mllm_gemm_run(call->context, &(mllm_gemm){.rows = mllm_product(x, 0, x->rank - 1),
+                                            .depth = codes.depth,
+                                            .columns = (size_t)call->params[0],
+                                            .pack = mllm_pack_dense,
+                                            .source = &dense,
+                                            .codes = &codes,
+                                            .bias = mllm_input(call, 4)->data,
+                                            .activation = (uint32_t)call->params[4],
+                                            .c = call->out[0].data,
+                                            .c_stride = (size_t)call->params[0]});
+  return MLLM_OK;
+}
+
+/* y[depth]: what the codes of one row mean, out of its panel. */
+static void read_row(const mllm_context *context, const mllm_codes *codes, size_t row, float *y) {
+  enum { COUNT = 64 };
+  float reals[COUNT * MLLM_PANEL];
+  for (size_t k = 0; k < codes->depth; k += COUNT) {
+    const size_t left = codes->depth - k;
+    const size_t count = left < COUNT ? left : COUNT;
+    context->ops->codes->reals(reals, codes, row / MLLM_PANEL, k, count);
+    for (size_t i = 0; i < count; i++) y[k + i] = reals[i * MLLM_PANEL + row % MLLM_PANEL];
+  }
+}
+
+/* ids, w, w_scale, w_zero; n, code, zero_code, block_size. */
+mllm_status mllm_k_f32_dequantized_embedding(const mllm_call *call) {
+  if (call->n_in < 3 || call->n_in > 4 || call->n_out != 1 || call->n_params != 4) {
+    return MLLM_REJECT(call, "f32_dequantized_embedding takes 3 or 4 operands and 4 params");
+  }
+  mllm_codes codes;
+  const mllm_view *ids = mllm_input(call, 0);
+  const mllm_view *y = &call->out[0];
+  const int64_t n = call->params[0];
+  const mllm_code_params params = {call->params[1], call->params[2], call->params[3]};
+  if (ids->dtype != MLLM_I64 || !mllm_is_f32(y, ids->rank + 1) ||
+      !mllm_same_leading(ids, y, ids->rank) || n < 0 ||
+      !mllm_codes_make(call, 1, (size_t)n, mllm_extent(y, ids->rank), &params, &codes)) {
+    return MLLM_REJECT(call, "f32_dequantized_embedding: ids are i64, the table is [n, D]");
+  }
+  if (mllm_elements(y) == 0) return MLLM_OK;
+  const int64_t *id = ids->data;
+  for (size_t i = 0; i < mllm_elements(ids); i++) {
+    if (id[i] >= -n && id[i] < n) continue;
+    return mllm_fail(call->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
+                     "token id %lld is outside of a vocabulary of %lld", (long long)id[i],
+                     (long long)n);
+  }
+  for (size_t i = 0; i < mllm_elements(ids); i++) {
+    const size_t row = (size_t)(id[i] < 0 ? id[i] + n : id[i]);
+    read_row(call->context, &codes, row, (float *)y->data + i * codes.depth);
+  }
+  return MLLM_OK;
+}

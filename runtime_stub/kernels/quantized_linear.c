@@ -1,0 +1,153 @@
+/* quantized_linear.c - rows of codes by a weight of codes: exact sums, scaled in double precision in
+ * the order of their blocks, rounded once.
+ *
+ * An item is a few rows and a stretch of panels. Its rows are widened, a chunk of the depth at a
+ * time, to 32 bits and less their zero points; what is summed of each panel waits in scratch. */
+#include "code_operands.h"
+
+enum { CHUNK = 1024, PANELS = 64, ITEMS_PER_THREAD = 4, TILE_BYTES = MLLM_PANEL * sizeof(double) };
+_Static_assert(MLLM_TILE_ROWS * (CHUNK * sizeof(int32_t) + 2 * PANELS * TILE_BYTES) <=
+                   MLLM_SCRATCH_BYTES,
+               "rows and sums of an item");
+
+typedef struct job {
+  const mllm_code_ops *ops;
+  mllm_codes codes;
+  const mllm_view *x;       /* [rows, depth] */
+  const mllm_view *x_scale; /* of all, or of each row, or of each row and block */
+  const mllm_view *x_zero;  /* likewise, or absent */
+  size_t x_scales;          /* of a row; 0: one for all */
+  size_t x_zeros;
+  const float *bias;
+  float *y;
+  size_t rows, columns, panels;
+  size_t tiles;   /* of rows */
+  size_t stretch; /* panels of an item */
+} job;
+
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
+
+/* wide[count] = codes k.. of a row, less the zero points of their blocks */
+static void widen_row(const job *j, size_t row, size_t k, size_t count, int32_t *wide) {
+  const size_t block = j->x_zeros > 1 ? j->codes.block : j->codes.depth;
+  for (const size_t end = k + count; k < end;) {
+    const size_t part = smaller(end, (k / block + 1) * block) - k;
+    const size_t at = row * j->x_zeros + (j->x_zeros > 1 ? k / block : 0);
+    const int32_t zero = mllm_is_present(j->x_zero) ? mllm_byte_at(j->x_zero, at) : 0;
+    mllm_widen(wide, j->x, row * j->codes.depth + k, part, zero);
+    wide += part;
+    k += part;
+  }
+}
+
+/* y = sums * x_scale + bias, of one panel */
+static void finish(const job *j, size_t row, size_t rows, size_t panel, const double *sums) {
+  const size_t column = panel * MLLM_PANEL;
+  const size_t width = smaller(MLLM_PANEL, j->columns - column);
+  const bool scaled = j->x_scales > 1 || j->x_zeros > 1;
+  const float *scale = j->x_scale->data;
+  for (size_t r = 0; r < rows; r++) {
+    float *y = j->y + (row + r) * j->columns + column;
+    const double factor = scaled ? 1.0 : (double)scale[(row + r) * j->x_scales];
+    for (size_t i = 0; i < width; i++) {
+      const double value = sums[r * MLLM_PANEL + i] * factor;
+      y[i] = (float)(j->bias == NULL ? value : value + (double)j->bias[column + i]);
+    }
+  }
+}
+
+static void run_item(const job *j, size_t item, void *scratch) {
+  const size_t row = item % j->tiles * j->ops->tile_rows;
+  const size_t first = item / j->tiles * j->stretch;
+  const size_t rows = smaller(j->ops->tile_rows, j->rows - row);
+  const size_t panels = smaller(j->stretch, j->panels - first);
+  const size_t tile_size = rows * MLLM_PANEL;
+  double *y = scratch;
+  double *sums = y + panels * tile_size;
+  int32_t *wide = (int32_t *)(sums + panels * tile_size);
+  const bool in_blocks = j->x_scales > 1 || j->x_zeros > 1;
+  memset(y, 0, 2 * panels * tile_size * sizeof *y);
+  mllm_code_tile tile = {.codes = &j->codes, .rows = rows, .x = wide, .x_stride = CHUNK};
+  if (in_blocks) {
+    tile.x_scale = (const float *)j->x_scale->data + row * j->x_scales;
+    tile.x_scale_row = j->x_scales;
+    tile.x_scale_block = j->x_scales > 1 ? 1 : 0;
+  }
+  for (size_t k = 0; k < j->codes.depth; k += CHUNK) {
+    tile.k = k;
+    tile.depth = smaller(CHUNK, j->codes.depth - k);
+    for (size_t r = 0; r < rows; r++) widen_row(j, row + r, k, tile.depth, wide + r * CHUNK);
+    for (size_t p = 0; p < panels; p++) {
+      tile.panel = first + p;
+      tile.y = y + p * tile_size;
+      tile.sums = sums + p * tile_size;
+      j->ops->tile(&tile);
+    }
+  }
+  for (size_t p = 0; p < panels; p++) finish(j, row, rows, first + p, y + p * tile_size);
+}
+
+static void run_items(void *argument, size_t begin, size_t end, void *scratch) {
+  for (size_t item = begin; item < end; item++) run_item(argument, item, scratch);
+}
+
+/* A parameter of rows: a scalar, [..., 1] or [..., blocks]; how many a row has, 0 where all share
+ * one. False where it is none of these. */
+static bool of_rows(const mllm_view *parameter, const mllm_view *x, size_t blocks, size_t *count) {
+  *count = 0;
+  if (parameter->rank == 0) return true;
+  if (parameter->rank != x->rank || !mllm_same_leading(parameter, x, x->rank - 1)) return false;
+  *count = mllm_extent(parameter, x->rank - 1);
+  return *count == 1 || *count == blocks;
+}
+
+/* x, x_scale, w, w_scale, w_zero, x_zero, bias; n, code, zero_code, block_size. */
+static mllm_status read_call(const mllm_call *call, job *j) {
+  if (call->n_in < 4 || call->n_in > 7 || call->n_out != 1 || call->n_params != 4) {
+    return MLLM_REJECT(call, "quantized_linear takes 4 to 7 operands and 4 params");
+  }
+  const int64_t n = call->params[0];
+  const mllm_code_params params = {call->params[1], call->params[2], call->params[3]};
+  const mllm_view *y = &call->out[0];
+  j->x = mllm_input(call, 0);
+  j->x_scale = mllm_input(call, 1);
+  j->x_zero = mllm_input(call, 5);
+  if (!mllm_is_byte(j->x) || j->x->rank == 0 || n < 0) {
+    return MLLM_REJECT(call, "quantized_linear: x is i8 or u8 of one axis or more");
+  }
+  const uint32_t last = j->x->rank - 1;
+  if (!mllm_codes_make(call, 2, (size_t)n, mllm_extent(j->x, last), &params, &j->codes)) {
+    return MLLM_REJECT(call, "quantized_linear: codes, scale or zero point do not fit [n, K]");
+  }
+  if (j->x_scale->dtype != MLLM_F32 || !of_rows(j->x_scale, j->x, j->codes.blocks, &j->x_scales)) {
+    return MLLM_REJECT(call, "quantized_linear: x_scale is not f32 [..., 1] or [..., blocks]");
+  }
+  if (mllm_is_present(j->x_zero) && (j->x_zero->dtype != j->x->dtype ||
+                                     !of_rows(j->x_zero, j->x, j->codes.blocks, &j->x_zeros))) {
+    return MLLM_REJECT(call, "quantized_linear: x_zero is not x's type [..., 1] or [..., blocks]");
+  }
+  if (!mllm_is_vector_or_absent(mllm_input(call, 6), (size_t)n) || !mllm_is_f32(y, j->x->rank) ||
+      !mllm_same_leading(j->x, y, last) || y->dims[last] != n) {
+    return MLLM_REJECT(call, "quantized_linear: bias is not [n], or y not [..., n]");
+  }
+  j->rows = mllm_product(j->x, 0, last);
+  j->columns = (size_t)n;
+  return MLLM_OK;
+}
+
+mllm_status mllm_k_quantized_linear(const mllm_call *call) {
+  job j = {.ops = call->context->ops->codes};
+  const mllm_status status = read_call(call, &j);
+  if (status != MLLM_OK) return status;
+  if (j.rows == 0 || j.columns == 0) return MLLM_OK;
+  j.bias = mllm_input(call, 6)->data;
+  j.y = call->out[0].data;
+  j.panels = (j.columns + MLLM_PANEL - 1) / MLLM_PANEL;
+  j.tiles = (j.rows + j.ops->tile_rows - 1) / j.ops->tile_rows;
+  const size_t wanted = mllm_threads_count(call->context->threads) * (size_t)ITEMS_PER_THREAD;
+  const size_t split = (wanted + j.tiles - 1) / j.tiles;
+  j.stretch = smaller(PANELS, (j.panels + split - 1) / split);
+  const size_t stretches = (j.panels + j.stretch - 1) / j.stretch;
+  mllm_parallel_for(call->context->threads, j.tiles * stretches, 1, run_items, &j);
+  return MLLM_OK;
+}
