@@ -21,12 +21,14 @@ from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
 from mllm_compiler.pipelines import (
     LIFT,
+    QUANTISE,
     TOLERANCES,
     check_pass,
     check_target,
     pass_class,
     pass_names,
 )
+from mllm_compiler.quantisation.recipe import read_recipe
 from mllm_compiler.validate import Proof, Validator
 from mllm_compiler.validate.samples import samples_of
 
@@ -44,12 +46,14 @@ class Request:
         dims: Dimensions that go before those of the model, by symbol.
         output: The bundle to write; without one nothing is written.
         key: Signs the bundle; without one it is unsigned.
+        quant: The recipe that it is quantised by; without one it is not.
         fallback: Where operations may run that the target cannot; `none` refuses them.
         stop_after: The last pass; no artifact is made then.
         simplify: Whether onnxsim runs first.
         emit_c: Whether the program is also written as readable C, beside the bundle.
         validate: Whether each pass is proven on seeded inputs.
-        data: A folder of samples; passes are proven on them too.
+        data: A folder of samples: what the recipe is calibrated on; without one, what passes are
+            proven on too.
     """
 
     model: Path
@@ -57,6 +61,7 @@ class Request:
     dims: Mapping[str, DimSpec] = field(default_factory=dict[str, DimSpec])
     output: Path | None = None
     key: Ed25519PrivateKey | None = None
+    quant: str | None = None
     fallback: str = "none"
     stop_after: str | None = None
     simplify: bool = False
@@ -110,6 +115,8 @@ def compile_model(
     """
     start = time.perf_counter()
     check_target(request.target, "--target")
+    if request.quant is not None:
+        read_recipe(request.quant)
     names = _names(request)
     if request.output is not None and request.stop_after is None:
         check_output(request.output)
@@ -117,7 +124,8 @@ def compile_model(
     imported = import_model(request.model, dims=request.dims, simplify=request.simplify)
     if request.output is not None and request.stop_after is None:
         check_size(imported.store.nbytes, request.output)
-    samples = {} if request.data is None else samples_of(request.data, imported.module)
+    proven_on = None if request.quant is not None else request.data
+    samples = {} if proven_on is None else samples_of(proven_on, imported.module)
     validator = Validator(imported.store, TOLERANCES, samples)
     watching = [*observers, *([validator] if request.validate else [])]
     module = imported.module
@@ -151,7 +159,7 @@ def compile_model(
 
 def _names(request: Request) -> tuple[str, ...]:
     """The passes to run."""
-    names = pass_names(request.target)
+    names = pass_names(request.target, quantised=request.quant is not None)
     if request.stop_after is None:
         return names
     if request.stop_after == IMPORT:
@@ -162,6 +170,9 @@ def _names(request: Request) -> tuple[str, ...]:
 
 def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, str]:
     """What a pass must be told of the model or the target."""
+    if name in QUANTISE.passes and request.quant is not None:
+        data = {"data": str(request.data)} if request.data and name == "quantise-linears" else {}
+        return {"recipe": request.quant, **data}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:

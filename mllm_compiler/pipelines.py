@@ -37,6 +37,8 @@ TOLERANCES: dict[str, float] = {
     "lift-mlp": 0.0,
     "lift-patch-embed": ROUNDING,
     "drop-tokens": math.inf,
+    "quantise-linears": math.inf,
+    "quantise-embeddings": math.inf,
     "bucket-shapes": ROUNDING,
     "place": 0.0,
     "split-language-model": ROUNDING,
@@ -87,6 +89,12 @@ LIFT = Stage(
     ),
     "what has an exact form is in the mllm dialect, each structure as one op",
 )
+QUANTISE = Stage(
+    ("quantise-linears", "quantise-embeddings"),
+    "products and look-ups have the formats of a recipe",
+)
+"""Behind the lift, where a recipe is given."""
+
 BUCKET = Stage(
     ("bucket-shapes",),
     "a graph whose symbols have buckets is a graph of static shapes for each of them",
@@ -118,9 +126,12 @@ def class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("-"))
 
 
-def pass_names(pipeline: str) -> tuple[str, ...]:
-    """The passes of a pipeline in order."""
-    return tuple(name for stage in PIPELINES[pipeline] for name in stage.passes)
+def pass_names(pipeline: str, *, quantised: bool = False) -> tuple[str, ...]:
+    """The passes of a pipeline in order, with those of a recipe or without."""
+    stages = list(PIPELINES[pipeline])
+    if quantised:
+        stages.insert(stages.index(LIFT) + 1, QUANTISE)
+    return tuple(name for stage in stages for name in stage.passes)
 
 
 def check_target(target: str, where: str) -> None:

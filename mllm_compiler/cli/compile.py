@@ -23,6 +23,7 @@ DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 ma
 @click.argument("model")
 @click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
+@click.option("--quant", metavar="RECIPE", help="Quantise: a built-in recipe or a .toml file.")
 @click.option("--key", type=PATH, help="Sign with this key; else with your own, made on first use.")
 @click.option("--unsigned", is_flag=True, help="Do not sign.")
 @click.option("-o", "--output", type=PATH, help="The bundle.  [default: NAME.mllm_bundle]")
@@ -30,7 +31,7 @@ DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 ma
 @click.option("--print-ir-after-all", is_flag=True, help="Print the IR after each pass on stderr.")
 @click.option("--stop-after", metavar="PASS", help="Stop after a pass and write no bundle.")
 @click.option("--validate", is_flag=True, help="Run each pass's input and output and compare.")
-@click.option("--data", type=PATH, help="Samples (DIR/GRAPH/*.npz) to prove passes on too.")
+@click.option("--data", type=PATH, help="Samples: for the recipe, and to prove passes on.")
 @click.option("--simplify", is_flag=True, help="Run onnxsim first.")
 @click.option("--report", type=PATH, help="Write a report: FILE.json or FILE.html.")
 @click.option("--emit", type=click.Choice(["c"]), help="Also write readable C beside the bundle.")
@@ -39,6 +40,7 @@ def compile_command(
     model: str,
     target: str,
     dims: tuple[str, ...],
+    quant: str | None,
     key: Path | None,
     unsigned: bool,
     output: Path | None,
@@ -70,9 +72,9 @@ def compile_command(
     if emit is not None and (target != "c" or stop_after is not None):
         text = "--emit c needs --target c and no --stop-after"
         raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
-    if data is not None and not validate:
-        text = "--data needs --validate"
-        raise CompileError("MLC-U007", text, location=where, remedy="give both, or neither")
+    if data is not None and quant is None and not validate:
+        text = "--data needs --quant or --validate"
+        raise CompileError("MLC-U007", text, location=where, remedy="give one of them too")
     if report is not None:
         check_report(report, where)
     with progress("finding the model") as shown:
@@ -82,6 +84,7 @@ def compile_command(
             target=target,
             dims=read_dims(dims),
             output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),
+            quant=quant,
             key=None if unsigned or stop_after else signing_key(key),
             stop_after=stop_after,
             simplify=simplify,

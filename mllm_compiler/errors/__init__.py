@@ -14,6 +14,7 @@ AREAS = {
     "I": "importer",
     "D": "dialect",
     "P": "passes",
+    "Q": "quantisation",
     "R": "placement",
     "B": "bundle",
     "X": "runtime",

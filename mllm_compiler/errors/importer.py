@@ -117,22 +117,22 @@ CODES: dict[str, ErrorCode] = {
     "MLC-I020": ErrorCode(
         title="Not TOML",
         exit=1,
-        cause="A `model.toml` breaks the syntax of TOML.",
+        cause="A `model.toml` or a recipe breaks the syntax of TOML.",
         example="model.toml: error: not TOML: Expected '=' after a key (at line 3, column 8)",
         remedy="Correct the line that it names.",
     ),
     "MLC-I021": ErrorCode(
-        title="Unknown key in model.toml",
+        title="Unknown key",
         exit=1,
-        cause="A table of `model.toml` has a key that means nothing there.",
+        cause="A table of `model.toml` or of a recipe has a key that means nothing there.",
         example="model.toml: graphs.vision.fil: error: unknown key 'fil' (did you mean 'file'?)",
         remedy="Take the key that the line proposes; the design lists all of them.",
     ),
     "MLC-I022": ErrorCode(
         title="A key cannot be used",
         exit=1,
-        cause="A key of `model.toml`, or of a JSON file that an exporter wrote, is missing, or its "
-        "value is another than can be used.",
+        cause="A key of `model.toml`, of a recipe, or of a JSON file that an exporter wrote, is "
+        "missing, or its value is another than can be used.",
         example="model.toml: image.size: error: 3 values given, 2 needed [MLC-I022]",
         remedy="Write the value that the line asks for.",
     ),

@@ -163,7 +163,7 @@ def _embedded(model: NumpyModel, ids: list[int]) -> NDArray[np.float32]:
     """The embeddings, [1, tokens, dim], of some ids."""
     if model.settings.embedding is None:
         raise _cannot("the model names no token embedding", "add [text].embedding to model.toml")
-    return model.weight(model.settings.embedding)[ids].astype(np.float32)[None]
+    return model.rows(model.settings.embedding, ids)[None]
 
 
 def _step(model: NumpyModel, state: State, tokens: Array) -> NDArray[np.float32]:

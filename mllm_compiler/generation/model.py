@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from mllm_compiler.bundle.manifest import EntryRecord
 from mllm_compiler.bundle.verify import Bundle
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.settings import Settings, read_settings
+from mllm_compiler.reference.mllm_quant import dequantized
 
 Array = NDArray[np.generic]
 
@@ -77,6 +79,32 @@ class NumpyModel:
             if weight.name == name:
                 return self.runner.store.array(weight.digest, weight.dtype, weight.shape)
         raise CompileError("MLC-X025", f"the model has no weight '{name}'")
+
+    def rows(self, name: str, ids: Sequence[int]) -> NDArray[np.float32]:
+        """Rows of a table as numbers; where it is quantised, of its codes and their scales.
+
+        Raises:
+            CompileError: `MLC-X025`, there is no such table.
+        """
+        found = self.weight(name)[list(ids)]
+        if found.dtype.kind == "f" or f"{name}.scale" not in self._weight_names():
+            return found.astype(np.float32)
+        sides = [f"{name}.scale", f"{name}.zero"]
+        scale, *zero = (
+            _spread(self.weight(side)[list(ids)], found.shape[-1])
+            for side in sides
+            if side in self._weight_names()
+        )
+        return dequantized(found, scale, zero[0] if zero else None, np.dtype(np.float32))
+
+    def _weight_names(self) -> set[str]:
+        return {weight.name for weight in self.bundle.manifest.weights}
+
+
+def _spread(parameter: Array, width: int) -> Array:
+    """The scales or zero points of blocks, once for each element of a row."""
+    size = -(-width // parameter.shape[-1])
+    return np.repeat(parameter, size, -1)[..., :width]
 
 
 def open_model(bundle: Bundle) -> NumpyModel:

@@ -119,9 +119,10 @@ def _row_by_row(taker: Operation) -> dict[Operation, list[int]]:
     assert block is not None
     for op in reversed(list(block.ops)):
         kept = row_operands(op)
-        if len(op.results) != 1 or op.results[0] not in wanted or not kept:
+        if not kept or not any(result in wanted for result in op.results):
             continue
-        if all(u.index in hoisted.get(u.operation, ()) for u in op.results[0].uses):
+        uses = [use for result in op.results for use in result.uses]
+        if all(u.index in hoisted.get(u.operation, ()) for u in uses):
             hoisted[op] = kept
             wanted.update(op.operands[at] for at in kept)
     del hoisted[taker]
@@ -134,10 +135,13 @@ def row_operands(op: Operation) -> list[int]:
         return [0] if len(shape_of(op.operands[0])) == 3 else []
     if isinstance(op, mllm.AttentionOp):
         return [0] if not op.causal.value.data and op.bias is None else []
-    if not isinstance(op, mllm.BinaryOp) or len(shape_of(op.result)) != 3:
+    sides = _broadcast_operands(op)
+    if not sides or len(shape_of(op.results[0])) != 3:
         return []
-    rows, found = shape_of(op.result)[ROWS], list[int]()
+    rows, found = shape_of(op.results[0])[ROWS], list[int]()
     for at, operand in enumerate(op.operands):
+        if operand not in sides:
+            continue
         axis = ROWS - 3 + len(shape_of(operand))
         extent = shape_of(operand)[axis] if axis >= 0 else Dim.const(1)
         if extent == rows and len(shape_of(operand)) == 3:
@@ -147,13 +151,24 @@ def row_operands(op: Operation) -> list[int]:
     return found
 
 
+def _broadcast_operands(op: Operation) -> list[SSAValue]:
+    """The operands that broadcast to the rows of the result; none of an op of another kind."""
+    if isinstance(op, mllm.BinaryOp) or (isinstance(op, mllm.QuantizeOp) and op.axis is None):
+        return list(op.operands)
+    if isinstance(op, mllm.DynamicQuantizeOp):
+        return [op.x] if op.axis is not None and op.axis.value.data > ROWS else []
+    if isinstance(op, mllm.QuantizedLinearOp):
+        return [v for v in (op.x, op.x_scale, op.x_zero) if v is not None]
+    return []
+
+
 def retype(op: Operation, rows: Dim) -> None:
-    """Gives the result of an op another number of rows."""
-    value = op.results[0]
-    batch, _, features = shape_of(value)
-    Rewriter.replace_value_with_new_type(
-        value, tensor_of(element_of(value), (batch, rows, features))
-    )
+    """Gives the results of an op another number of rows."""
+    for value in op.results:
+        batch, _, features = shape_of(value)
+        Rewriter.replace_value_with_new_type(
+            value, tensor_of(element_of(value), (batch, rows, features))
+        )
 
 
 def followers(value: SSAValue, prefix: int) -> list[Operation]:
@@ -178,7 +193,7 @@ def followers(value: SSAValue, prefix: int) -> list[Operation]:
         if not needed or not read.issuperset(needed):
             raise _needs_all(op)
         found.append(op)
-        rows.add(op.results[0])
+        rows.update(op.results)
     return found
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
@@ -31,6 +31,7 @@ from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.locations import named as named_location
 from mllm_compiler.dialects.mllm import CacheAttr, EdgeAttr, VariantAttr, array_of
+from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes import kept_rows
@@ -49,7 +50,9 @@ from mllm_compiler.passes.graphs import (
     remove_dead,
     result_names,
     role_of,
+    users,
 )
+from mllm_compiler.passes.quantised_weights import looked_up
 
 IDS = "input_ids"
 EMBEDDINGS = "inputs_embeds"
@@ -249,17 +252,35 @@ def _embed_padded(module: ModuleOp, embedding: str) -> None:
 
 
 def _embed(module: ModuleOp, graph: FuncOp, name: str, weight: str, dims: Sequence[Dim]) -> None:
-    table = _weight_of(graph, weight).clone()
     ids = tensor_of(i64, dims)
     made = FuncOp(name, ([ids], []))
-    lookup = mllm.EmbeddingOp(table.result, block_of(made).args[0])
-    for op in (table, lookup):
+    embeddings = argument(graph, EMBEDDINGS)
+    assert embeddings is not None
+    ops = _looked_up(graph, weight, block_of(made).args[0], element_of(embeddings))
+    for op in ops:
         op.location = named_location(weight)
-    block_of(made).add_ops([table, lookup, ReturnOp(lookup.result)])
+    block_of(made).add_ops([*ops, ReturnOp(ops[-1].results[0])])
     made.properties |= {"arg_attrs": named([IDS]), "res_attrs": named([EMBEDDINGS])}
     made.attributes |= {ROLE: StringAttr("embedding")}
     made.update_function_type()
     module.body.block.insert_op_before(made, graph)
+
+
+def _looked_up(graph: FuncOp, weight: str, ids: SSAValue, element: Attribute) -> list[Operation]:
+    """A look-up in a weight of a graph, or in its codes, as numbers, which the last op gives."""
+    table = _weight_of(graph, weight)
+    tables, size = [table.clone()], None
+    for user in users(table.result):
+        sides: Sequence[SSAValue | None] = ()
+        if isinstance(user, mllm.QuantizedLinearOp):
+            sides, size = (user.weight_scale, user.weight_zero), value_of(user.block_size)
+        elif isinstance(user, mllm.DequantizeOp):
+            sides, size = (user.scale, user.zero_point), value_of(user.block_size)
+        found = [v.owner for v in sides if v is not None]
+        tables += [owner.clone() for owner in found if isinstance(owner, mllm.WeightOp)]
+        if found:
+            break
+    return [*tables, *looked_up(tables, ids, size, element)]
 
 
 def _weight_of(graph: FuncOp, name: str) -> mllm.WeightOp:

@@ -24,6 +24,7 @@ from mllm_compiler.dialects.mllm import (
     QuantizeOp,
     ReduceKind,
 )
+from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import bits_of, bounds_of, element_of, rank_of, shape_of, ui8
 
 BLOCKS_SINCE: Final = 21
@@ -152,11 +153,16 @@ def _less(b: Builder, codes: SSAValue, zero: SSAValue | None) -> Value:
 
 
 def _numbers(
-    b: Builder, codes: SSAValue, scale: SSAValue, zero: SSAValue | None, size: int | None = None
+    b: Builder,
+    codes: SSAValue,
+    scale: SSAValue,
+    zero: SSAValue | None,
+    size: int | None,
+    element: Attribute,
 ) -> Value:
     """What codes mean, as `mllm.dequantize` writes it."""
     axis = None if size is None else rank_of(codes) - 1
-    op = DequantizeOp(codes, scale, zero, axis=axis, block_size=size)
+    op = DequantizeOp(codes, scale, zero, axis=axis, block_size=size, element=element)
     made = _dequantize(op, b, [b[v] for v in op.operands])
     op.erase()
     return made
@@ -164,10 +170,10 @@ def _numbers(
 
 def _quantized_linear(op: QuantizedLinearOp, b: Builder, inputs: Inputs) -> Value:
     """Two DequantizeLinear and a product, which is what such a model says elsewhere."""
-    size = None if op.block_size is None else op.block_size.value.data
+    size, element = value_of(op.block_size), element_of(op.result)
     blocks = [p is not None and not _is_one(p) for p in (op.x_scale, op.x_zero)]
-    x = _numbers(b, op.x, op.x_scale, op.x_zero, size if any(blocks) else None)
-    weight = _numbers(b, op.weight, op.weight_scale, op.weight_zero, size)
+    x = _numbers(b, op.x, op.x_scale, op.x_zero, size if any(blocks) else None, element)
+    weight = _numbers(b, op.weight, op.weight_scale, op.weight_zero, size, element)
     return product(b, x, weight, None if op.bias is None else b[op.bias])
 
 

@@ -223,6 +223,16 @@ CASES: dict[str, tuple[Make, list[np.ndarray], list[Shape]]] = {
         ],
         [("b", 8), (), (4, 8), (4, 1), (), (4,)],
     ),
+    "quantized_linear-half-scales": (
+        mllm.QuantizedLinearOp,
+        [
+            CODES.astype(np.int8),
+            np.abs(real(*CODES.shape[:1], 1)) / 50,
+            CODES[:4].astype(np.int8),
+            (np.abs(real(4, 1)) / 50).astype(np.float16),
+        ],
+        [("b", 8), ("b", 1), (4, 8), (4, 1)],
+    ),
     "integer_matmul": (
         lambda a, b, z: mllm.IntegerMatmulOp(a, b, a_zero=z),
         [CODES, CODES.T.astype(np.int8), np.array(9, np.uint8)],

@@ -70,8 +70,13 @@ def spelled(attribute: Attribute) -> str:
     return str(attribute) if number is None else str(np.float32(number))
 
 
-def answers(model: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What ONNX Runtime answers."""
-    session = onnxruntime.InferenceSession(model)
+def answers(
+    model: Path, inputs: dict[str, np.ndarray], *, optimised: bool = True
+) -> dict[str, np.ndarray]:
+    """What ONNX Runtime answers; not optimised, it quantises no activations of its own accord."""
+    options = onnxruntime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model, options)
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, inputs), strict=True))

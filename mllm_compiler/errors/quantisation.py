@@ -1,0 +1,31 @@
+"""Codes of the area "quantisation"."""
+
+from mllm_compiler.errors import ErrorCode
+
+CODES: dict[str, ErrorCode] = {
+    "MLC-Q001": ErrorCode(
+        title="Unknown recipe",
+        exit=2,
+        cause="`--quant` or `--recipe` names neither a built-in recipe nor a `.toml` file that is "
+        "there.",
+        example="w4a61: error: no recipe of this name [MLC-Q001] (did you mean w4a16?)",
+        remedy="Name a built-in recipe (docs/quantising.md lists them) or a `.toml` file.",
+    ),
+    "MLC-Q002": ErrorCode(
+        title="A recipe without its data",
+        exit=2,
+        cause="The recipe takes scales from what activations are like, and a graph has no samples.",
+        example="decoder: error: the recipe needs calibration data and there is none [MLC-Q002] "
+        "(name a folder of samples with --data)",
+        remedy="Name a folder of samples with `--data`, or take a recipe without static "
+        "activations.",
+    ),
+    "MLC-Q003": ErrorCode(
+        title="Calibration data that cannot be used",
+        exit=1,
+        cause="A file of the folder is no `.npz` of plain arrays, or lacks an input of the graph.",
+        example="decoder: error: a sample lacks the input 'position_ids' [MLC-Q003] (it has: "
+        "input_ids, attention_mask)",
+        remedy="Give each input of the graph an array of its shape and type.",
+    ),
+}

@@ -1,0 +1,211 @@
+"""`quantise-linears`: products with a weight take the formats of a recipe; not exact.
+
+    %y = mllm.linear %x, %w : (tensor<?x8xf32>, tensor<4x8xf32>) -> tensor<?x4xf32>
+
+becomes, where the recipe keeps activations real,
+
+    %c = mllm.weight #mllm.blob<.., i4, [4, 8]>
+    %s = mllm.weight #mllm.blob<.., f16, [4, 2]>
+    %v = mllm.dequantize %c, %s {axis = 1, block_size = 4} : .. -> tensor<4x8xf32>
+    %y = mllm.linear %x, %v
+
+and, where it quantises them,
+
+    %q, %t = mllm.dynamic_quantize %x {axis = 1, block_size = 4} : .. -> (tensor<?x8xi8>, ..)
+    %y = mllm.quantized_linear %q, %t, %c, %s {block_size = 4}
+
+Feed-forward blocks are taken apart first, and put together again where their products stay
+products. Products that share a weight share its codes. A recipe that asks for it is given
+calibration inputs, which go through the graph as it is quantised: a product is chosen by what the
+quantised ones before it give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+
+from mllm_compiler.dialects import store_of
+from mllm_compiler.dialects.mllm import (
+    CastOp,
+    DequantizeOp,
+    LinearOp,
+    QuantizedLinearOp,
+    WeightOp,
+)
+from mllm_compiler.dialects.types import bits_of, element_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.calibration_data import graph_inputs
+from mllm_compiler.passes.graphs import (
+    block_of,
+    entry_order,
+    location_of,
+    remove_dead,
+    result_names,
+    return_of,
+    role_of,
+)
+from mllm_compiler.passes.lift_gated_mlp import LiftGatedMlp
+from mllm_compiler.passes.lift_mlp import LiftMlp
+from mllm_compiler.passes.matching import peel
+from mllm_compiler.passes.mlp_parts import put_in_place, take_mlps_apart
+from mllm_compiler.passes.quantised_rows import QuantisedRows
+from mllm_compiler.passes.quantised_weights import WeightCodes
+from mllm_compiler.passes.samples import Samples
+from mllm_compiler.quantisation.grid import Floats, Grid, mse_clipped, round_to_nearest
+from mllm_compiler.quantisation.recipe import FLOAT, STATIC, Format, Recipe, read_recipe
+from mllm_compiler.reference import Array, Frame
+from mllm_compiler.reference.mllm_linear import linear
+
+CHOOSE = {"nearest": round_to_nearest, "clipped": mse_clipped}
+"""What chooses codes by the weight alone."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A product to quantise."""
+
+    op: LinearOp
+    weight: WeightOp
+    format: Format
+    grid: Grid | None
+
+
+@dataclass(frozen=True)
+class QuantiseLinears(ModulePass):
+    """Quantises products with weights.
+
+    Attributes:
+        recipe: A built-in recipe or a `.toml` file.
+        data: A folder of calibration inputs, `GRAPH/NAME.npz`; empty where the recipe needs none.
+    """
+
+    name = "quantise-linears"
+    recipe: str = "w8a8"
+    data: str = ""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Quantises each graph, those first whose results others read.
+
+        Raises:
+            CompileError: The recipe cannot be used, or needs data that is not there.
+        """
+        recipe = read_recipe(self.recipe)
+        weights = WeightCodes(store_of(ctx))
+        for graph in entry_order(op):
+            take_mlps_apart(graph)
+            _Graph(graph, weights, self.data).quantise(sites_of(graph, recipe, weights))
+        LiftGatedMlp().apply(ctx, op)
+        LiftMlp().apply(ctx, op)
+
+
+def sites_of(graph: FuncOp, recipe: Recipe, weights: WeightCodes) -> list[Site]:
+    """The products of a graph that a recipe changes, in order."""
+    head = head_of(graph)
+    sites: list[Site] = []
+    for op in block_of(graph).ops:
+        weight = weights.known(op.weight) if isinstance(op, LinearOp) else None
+        if not isinstance(op, LinearOp) or weight is None:
+            continue
+        form = recipe.format_of(names_of(graph, op, weight), role_of(graph), head=op is head)
+        if form.bits < bits_of(element_of(op.weight)):
+            sites.append(Site(op, weight, form, form.grid(weight.value.dims[1])))
+    return sites
+
+
+def head_of(graph: FuncOp) -> Operation | None:
+    """What makes the `logits` of a graph."""
+    outputs = dict(zip(result_names(graph), return_of(graph).operands, strict=True))
+    logits = outputs.get("logits")
+    owner = None if logits is None else peel(logits).owner
+    return owner if isinstance(owner, Operation) else None
+
+
+def names_of(graph: FuncOp, op: Operation, weight: WeightOp) -> list[str]:
+    """What a recipe may call a product: `graph:weight` and `graph:node`."""
+    name = "" if weight.weight_name is None else weight.weight_name.data
+    return [f"{graph.sym_name.data}:{part}" for part in (name, location_of(op)) if part]
+
+
+class _Graph:
+    """A graph on its way to codes."""
+
+    def __init__(self, graph: FuncOp, weights: WeightCodes, data: str) -> None:
+        self.graph, self.weights, self.data = graph, weights, data
+
+    def quantise(self, sites: list[Site]) -> None:
+        """Replaces the products in order; samples run beside."""
+        by_op: dict[Operation, Site] = {site.op: site for site in sites}
+        asking = [site.op for site in sites if site.format.activations == STATIC]
+        self.samples = self._samples(asking)
+        self.rows = QuantisedRows(self.samples)
+        for op in list(block_of(self.graph).ops):
+            if op in by_op:
+                self._replace(by_op[op])
+            else:
+                self.samples.step(op)
+        remove_dead(self.graph)
+
+    def _samples(self, asking: list[LinearOp]) -> Samples:
+        name = self.graph.sym_name.data
+        inputs = graph_inputs(self.data, name) if asking else []
+        if asking and not inputs:
+            raise CompileError(
+                "MLC-Q002",
+                "the recipe needs calibration data and there is none",
+                location=name,
+                remedy="name a folder of samples with --data",
+            )
+        return Samples.of(self.graph, inputs, self.weights.store, asking)
+
+    def _replace(self, site: Site) -> None:
+        op, x = site.op, site.op.x
+        if site.grid is None:
+            half = self.weights.halved(site.weight)
+            numbers = CastOp(half.result, element_of(op.weight))
+            made = [half, numbers, LinearOp(x, numbers.result, op.bias)]
+            self._put(op, made, lambda: self.weights.matrix(half))
+            return
+        grid, size = site.grid, site.grid.block_size
+        coded = self.weights.coded(site.weight, grid, CHOOSE[site.format.method])
+        codes, scale, zero = coded.values
+        if site.format.activations == FLOAT:
+            element, axis = element_of(op.weight), None if size is None else 1
+            numbers = DequantizeOp(codes, scale, zero, axis=axis, block_size=size, element=element)
+            made = [*coded.ops, numbers, LinearOp(x, numbers.result, op.bias)]
+            self._put(op, made, lambda: self.weights.array_of(coded, grid))
+            return
+        rows = self.rows.of(x, site.format, size)
+        product = QuantizedLinearOp(
+            rows.codes, rows.scale, codes, scale, weight_zero=zero, bias=op.bias, block_size=size
+        )
+        made = [*coded.ops, *rows.ops, product]
+        self._put(op, made, lambda: self.weights.array_of(coded, grid), rows.seen)
+
+    def _put(
+        self,
+        op: LinearOp,
+        made: Sequence[Operation],
+        matrix: Callable[[], Floats],
+        seen: Callable[[Frame], Array] | None = None,
+    ) -> None:
+        """Replaces a product, and computes it with the matrix, and the rows, of its codes."""
+        x, bias = op.x, op.bias
+        put_in_place(op, made)
+        if self.samples.asks_for(made[-1].results[0]):
+            weight = matrix()
+            self.samples.put(
+                made[-1].results[0],
+                lambda frame: linear(
+                    frame.values[x] if seen is None else seen(frame),
+                    weight,
+                    None if bias is None else frame.values[bias],
+                ),
+            )
+        self.samples.finish(op, [v for v in (x, bias) if v is not None])

@@ -1,0 +1,95 @@
+"""`mllmc compile --quant`: a quantised bundle that answers, the same bytes twice, clear faults."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mllm_compiler.bundle.verify import open_bundle
+from mllm_compiler.cli.main import run
+from mllm_compiler.compiler import Request, compile_model
+from mllm_compiler.errors import CompileError
+from mllm_compiler.generation.loop import Ask, generate
+from mllm_compiler.generation.model import open_model
+from mllm_compiler.quantisation.recipe import recipe_names
+from tests.bundle.small_bundle import KEY, TRUSTED
+from tests.cli.recipes import tiny
+
+RECIPES = [name for name in recipe_names() if "static" not in name]
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_that_needs_no_data_goes_through_every_pass(recipe: str) -> None:
+    request = Request(model=tiny("tiny-llama"), target="numpy", quant=recipe, validate=True)
+    compiled = compile_model(request)
+    assert compiled.proofs["quantise-linears"].error > 1e-4
+    assert compiled.proofs["bucket-shapes"].error == 0
+
+
+@pytest.mark.parametrize("name", ["tiny-vit", "tiny-whisper", "tiny-vlm", "tiny-bert"])
+def test_a_quantised_model_is_the_same_bytes_twice(name: str, tmp_path: Path) -> None:
+    for place in ("a", "b", "float"):
+        quant = None if place == "float" else "w4a8"
+        request = Request(
+            model=tiny(name), target="numpy", quant=quant, output=tmp_path / place, key=KEY
+        )
+        compile_model(request)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (tmp_path / "a").read_bytes() != (tmp_path / "float").read_bytes()
+
+
+def test_a_quantised_vision_language_model_answers(tmp_path: Path) -> None:
+    """Its embeddings are looked up in the codes of its head."""
+    bundle = tmp_path / "vlm.mllm_bundle"
+    request = Request(model=tiny("tiny-vlm"), target="numpy", quant="w8a8", output=bundle, key=KEY)
+    compile_model(request)
+    model = open_model(open_bundle(bundle, TRUSTED))
+    name = model.settings.embedding
+    assert name is not None
+    codes, scale = model.weight(name), model.weight(f"{name}.scale")
+    rows = model.rows(name, [5, 0, 9])
+    expected = codes[[5, 0, 9]].astype(np.float32) * scale[[5, 0, 9]].astype(np.float32)
+    np.testing.assert_array_equal(rows, expected)
+    answer = generate(model, Ask(prompt="hello", system="s", max_new_tokens=4), lambda text: None)
+    assert len(answer.tokens) >= 1
+
+
+def test_the_report_says_what_quantisation_changed(capsys: Captured) -> None:
+    words = ["compile", str(tiny("tiny-llama")), "--target", "numpy", "--unsigned", "--json"]
+    assert run([*words, "--quant", "w8a8", "--validate", "-o", "a.mllm_bundle"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    found = {p["name"]: p["proof"] for p in facts["passes"]}
+    assert found["quantise-linears"]["error"] > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "line"),
+    [
+        (["--quant", "w8a9"], 2, "w8a9: error: no recipe of this name [MLC-Q001] (did you mean"),
+        (["--quant", "w8a8-static"], 2, "decoder: error: the recipe needs calibration data"),
+    ],
+)
+def test_a_fault_is_one_line_and_leaves_nothing(
+    words: list[str], status: int, line: str, capsys: Captured, tmp_path: Path
+) -> None:
+    model = str(tiny("tiny-llama"))
+    assert run(["compile", model, "--target", "numpy", *words, "-o", "out.mllm_bundle"]) == status
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert line in lines[0]
+    assert not (tmp_path / "out.mllm_bundle").exists()
+
+
+def test_a_recipe_is_read_before_the_model(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="MLC-Q001"):
+        compile_model(Request(model=tmp_path / "gone.onnx", quant="w8a9"))

@@ -1,0 +1,125 @@
+"""Recipes: the built-in ones are read, a rule wins, and what is wrong is one located line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mllm_compiler.errors import CompileError
+from mllm_compiler.quantisation.grid import Grid
+from mllm_compiler.quantisation.recipe import Format, read_recipe, recipe_names
+
+RULES = """
+[linears]
+bits = 4
+block_size = 32
+symmetric = false
+
+[head]
+bits = 8
+
+[[rules]]
+names = ["decoder:*.layers.0.*", "*:/model/last/*"]
+bits = 8
+activations = "dynamic"
+
+[[rules]]
+roles = ["projector"]
+bits = 16
+"""
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_built_in_recipe_is_read(name: str) -> None:
+    recipe = read_recipe(name)
+    assert recipe.name == name
+    assert recipe.description
+    assert recipe.embeddings is not None
+    assert recipe.embeddings.bits == 8
+    assert recipe.format_of(["projector:w"], "projector").bits == 16
+    assert recipe.needs_data == (name == "w8a8-static")
+
+
+def test_the_formats_that_are_built_in() -> None:
+    """Weights' bits, block, symmetry and activations, as the names promise them."""
+    found = {name: read_recipe(name).linears for name in recipe_names()}
+    shown = {n: (f.bits, f.block_size, f.symmetric, f.activations) for n, f in found.items()}
+    expected = {
+        "w8a8": (8, None, True, "dynamic"),
+        "w8a8-static": (8, None, True, "static"),
+        "w4a8": (4, 128, False, "dynamic"),
+        "w4a16": (4, 128, True, "float"),
+        "w4a16-g64": (4, 64, True, "float"),
+        "w4a16-g32": (4, 32, True, "float"),
+        "w4a16-asymmetric": (4, 128, False, "float"),
+        "w4a16-channel": (4, None, True, "float"),
+    }
+    assert {name: shown[name] for name in expected} == expected
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_first_rule_that_names_a_product_wins(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, RULES))
+    first = recipe.format_of(["decoder:model.layers.0.q.weight"], "language-model")
+    assert (first.bits, first.activations) == (8, "dynamic")
+    by_node = recipe.format_of(["g:onnx::MatMul_7", "g:/model/last/MatMul"], "graph")
+    assert by_node.bits == 8
+    assert recipe.format_of(["projector:decoder"], "projector").bits == 16
+    plain = recipe.format_of(["decoder:model.layers.10.q.weight"], "language-model", head=False)
+    assert plain.grid(64) == Grid(bits=4, block_size=32, symmetric=False)
+    assert recipe.format_of(["decoder:lm_head"], "language-model", head=True).bits == 8
+
+
+def test_one_block_is_no_block_and_halves_have_no_grid() -> None:
+    assert Format(bits=4, block_size=64).grid(64) == Grid(bits=4)
+    assert Format(bits=4, block_size=64).grid(65) == Grid(bits=4, block_size=64)
+    assert Format(bits=16).grid(64) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[linears\n", "mine.toml: error: not TOML"),
+        ("[head]\nbits = 8\n", "mine.toml: linears: error: the key is missing [MLC-I022]"),
+        ("[linears]\nbit = 4\n", "linears.bit: error: unknown key 'bit' [MLC-I021] (did you mean"),
+        ("[linears]\nbits = 5\n", "linears.bits: error: unknown 5 [MLC-I022] (write one of 2, 4"),
+        ("[linears]\nbits = '4'\n", "linears.bits: error: an integer is expected"),
+        (
+            "[linears]\nbits = 8\nactivations = 'dinamic'\n",
+            "linears.activations: error: unknown 'dinamic' [MLC-I022] (did you mean 'dynamic'?)",
+        ),
+        (
+            "[linears]\nbits = 8\nmethod = 'neares'\n",
+            "linears.method: error: unknown 'neares' [MLC-I022] (did you mean 'nearest'?)",
+        ),
+        ("[linears]\nbits = 4\nblock_size = 0\n", "linears.block_size: error: a block has"),
+        (
+            "[linears]\nbits = 8\n[[rules]]\nbits = 16\nactivations = 'static'\n",
+            "rules[0].activations: error: weights of 16 bits take float ones",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_where_it_stands(text: str, line: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as fault:
+        read_recipe(write(tmp_path, text))
+    assert line in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    ("word", "line"),
+    [
+        ("w4a61", "w4a61: error: no recipe of this name [MLC-Q001] (did you mean w4a16?)"),
+        ("gone/w8a8.toml", "gone/w8a8.toml: error: no such recipe [MLC-Q001]"),
+        ("zzz", "zzz: error: no recipe of this name [MLC-Q001] (recipes: w4a16"),
+    ],
+)
+def test_an_unknown_recipe_names_the_nearest(word: str, line: str) -> None:
+    with pytest.raises(CompileError) as fault:
+        read_recipe(word)
+    assert str(fault.value).startswith(line)
