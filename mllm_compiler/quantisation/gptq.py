@@ -144,11 +144,10 @@ def refit(weight: Floats, hessian: Hessian, codes: Codes) -> Codes:
         columns = slice(g * block, (g + 1) * block)
         seen = (levels[:, columns] @ hessian[columns]) * levels
         normal[:, g] = in_blocks(seen, codes.grid).sum(-1)
-    right = in_blocks(weight.astype(np.float64) @ hessian * levels, codes.grid).sum(-1)
-    empty = np.einsum("ngg->ng", normal) == 0
-    normal += np.eye(count) * empty[:, :, None]
-    solved: NDArray[np.float64] = np.linalg.solve(normal, right[:, :, None])
-    scale = solved[:, :, 0]
+    right: Hessian = in_blocks(weight.astype(np.float64) @ hessian * levels, codes.grid).sum(-1)
+    empty = np.diagonal(normal, axis1=1, axis2=2) == 0
+    normal[:, range(count), range(count)] += empty
+    scale = np.linalg.solve(normal, right[:, :, None])[:, :, 0]
     fitted = replace(codes, scale=np.where(scale > 0, storable(scale), codes.scale))
     better = _row_losses(weight, hessian, fitted) < _row_losses(weight, hessian, codes)
     return replace(codes, scale=np.where(better[:, None], fitted.scale, codes.scale))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.integer[Any]]
+Element = TypeVar("Element", bound=np.generic)
 
 SCALE_BITS = 16
 ELEMENTS_AT_ONCE = 1 << 20
@@ -90,12 +91,12 @@ class Codes:
         return (self.codes.size + zeros) * self.grid.bits + self.scale.size * SCALE_BITS
 
 
-def spread(parameter: NDArray[Any], block: int, k: int) -> NDArray[Any]:
+def spread(parameter: NDArray[Element], block: int, k: int) -> NDArray[Element]:
     """A parameter of blocks, [N, G], at each of their weights, [N, K]."""
     return np.repeat(parameter, block, axis=1)[:, :k]
 
 
-def in_blocks(matrix: NDArray[Any], grid: Grid) -> NDArray[Any]:
+def in_blocks(matrix: NDArray[Element], grid: Grid) -> NDArray[Element]:
     """[N, K] as [N, G, block]; what the last block lacks is 0."""
     n, k = matrix.shape
     block, count = grid.block(k), grid.blocks(k)
