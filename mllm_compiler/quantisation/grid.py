@@ -7,7 +7,6 @@ may be cut short. What a code means is what `mllm.dequantize` says: (code - zero
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,9 +17,11 @@ Integers = NDArray[np.integer[Any]]
 Element = TypeVar("Element", bound=np.generic)
 
 SCALE_BITS = 16
-ELEMENTS_AT_ONCE = 1 << 20
+ELEMENTS_AT_ONCE = 1 << 18
 PARTS = (1.2, 1.1, 1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
 """What `mse_clipped` tries to multiply each end of a block's range by."""
+FITS = 2
+"""How often it then fits the scales to their codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +135,8 @@ def round_to_nearest(weight: Floats, grid: Grid) -> Codes:
 def mse_clipped(weight: Floats, grid: Grid, importance: Floats | None = None) -> Codes:
     """Codes whose scales minimise the squared error of each block over a search of clipped ranges.
 
-    The ends of a block's range are multiplied by `PARTS`, each end by itself where there are zero
-    points; values beyond are clamped, and each scale is fitted to its codes by least squares.
+    The ends of a block's range are multiplied by `PARTS`, in turn where there are zero points, and
+    values beyond are clamped; each scale is then fitted to its codes by least squares.
 
     Args:
         weight: [N, K].
@@ -146,18 +147,18 @@ def mse_clipped(weight: Floats, grid: Grid, importance: Floats | None = None) ->
     counts = np.ones(weight.shape[1], np.float32) if importance is None else importance
     rows = max(1, ELEMENTS_AT_ONCE // max(1, weight.shape[1]))
     pieces = [weight[i : i + rows] for i in range(0, len(weight), rows)] or [weight]
-    found = [_best_parameters(piece, grid, counts) for piece in pieces]
-    scale = np.concatenate([scale for scale, _ in found])
-    zeros = [zero for _, zero in found if zero is not None]
+    found = [_searched(piece, grid, counts) for piece in pieces]
+    scale = np.concatenate([search.scale for search in found])
+    zeros = [search.zero for search in found if search.zero is not None]
     return encode(weight, grid, scale, np.concatenate(zeros) if zeros else None)
 
 
 def _parameters(
-    blocks: Floats, grid: Grid, low_part: float, high_part: float
+    blocks: Floats, grid: Grid, low_part: float | Floats, high_part: float | Floats
 ) -> tuple[Floats, Integers | None]:
     """Scale and zero point, [N, G], of the ranges of blocks [N, G, block], times the parts."""
-    low = np.minimum(blocks.min(-1), 0) * np.float32(low_part)
-    high = np.maximum(blocks.max(-1), 0) * np.float32(high_part)
+    low = np.minimum(blocks.min(-1), 0) * low_part
+    high = np.maximum(blocks.max(-1), 0) * high_part
     if grid.symmetric:
         return storable(np.maximum(high, -low) / grid.highest), None
     scale = storable((high - low) / grid.highest)
@@ -165,26 +166,67 @@ def _parameters(
     return scale, zero.astype(np.uint8)
 
 
-def _best_parameters(
-    weight: Floats, grid: Grid, importance: Floats
-) -> tuple[Floats, Integers | None]:
-    blocks = in_blocks(weight, grid)
-    weights = in_blocks(importance[None], grid)
-    parts = [(p, p) for p in PARTS] if grid.symmetric else list(product(PARTS, PARTS))
-    best, best_zero = _parameters(blocks, grid, 1.0, 1.0)
-    least = np.full(best.shape, np.inf, np.float32)
-    for low, high in parts:
-        scale, zero = _parameters(blocks, grid, low, high)
-        for _ in range(2):
-            levels = _levels(blocks, grid, scale, zero)
-            error = (weights * (levels * scale[..., None] - blocks) ** 2).sum(-1)
-            better = error < least
-            least = np.where(better, error, least)
-            best = np.where(better, scale, best)
-            if zero is not None and best_zero is not None:
-                best_zero = np.where(better, zero, best_zero)
-            scale = _fitted(blocks, levels, weights)
-    return best, best_zero
+class _Search:
+    """The best scales and zero points of some rows so far, [N, G] each.
+
+    Attributes:
+        scale: the scales.
+        zero: the zero points, or None where symmetric.
+    """
+
+    def __init__(self, weight: Floats, grid: Grid, importance: Floats) -> None:
+        self.grid, self.blocks = grid, in_blocks(weight, grid)
+        self.weights = in_blocks(importance[None], grid)
+        self.scale, self.zero = _parameters(self.blocks, grid, 1.0, 1.0)
+        self.low = self.high = np.ones_like(self.scale)
+        self.error = self._error(self.scale, self.zero)
+
+    def draw_in(self) -> None:
+        """Tries all parts at both ends together, then, with zero points, at each end by itself."""
+        parts = [np.full_like(self.low, part) for part in PARTS]
+        for part in parts:
+            self._try(part, part)
+        for _ in range(0 if self.grid.symmetric else 2):
+            for part in parts:
+                self._try(part, self.high)
+            for part in parts:
+                self._try(self.low, part)
+
+    def fit(self) -> None:
+        """Fits the scales to their codes by least squares."""
+        levels = _levels(self.blocks, self.grid, self.scale, self.zero)
+        weighted = self.weights * levels
+        square = (weighted * levels).sum(-1)
+        fitted = storable((weighted * self.blocks).sum(-1) / np.where(square == 0, 1, square))
+        better = self._error(fitted, self.zero) < self.error
+        self.scale = np.where(better, fitted, self.scale)
+        self.error = self._error(self.scale, self.zero)
+
+    def _try(self, low: Floats, high: Floats) -> None:
+        scale, zero = _parameters(self.blocks, self.grid, low, high)
+        error = self._error(scale, zero)
+        better = error < self.error
+        self.error = np.where(better, error, self.error)
+        self.scale = np.where(better, scale, self.scale)
+        self.low, self.high = np.where(better, low, self.low), np.where(better, high, self.high)
+        if zero is not None and self.zero is not None:
+            self.zero = np.where(better, zero, self.zero)
+
+    def _error(self, scale: Floats, zero: Integers | None) -> Floats:
+        off = _levels(self.blocks, self.grid, scale, zero)
+        off *= scale[..., None]
+        off -= self.blocks
+        off *= off
+        off *= self.weights
+        return off.sum(-1)
+
+
+def _searched(weight: Floats, grid: Grid, importance: Floats) -> _Search:
+    search = _Search(weight, grid, importance)
+    search.draw_in()
+    for _ in range(FITS):
+        search.fit()
+    return search
 
 
 def _levels(blocks: Floats, grid: Grid, scale: Floats, zero: Integers | None) -> Floats:
@@ -192,9 +234,3 @@ def _levels(blocks: Floats, grid: Grid, scale: Floats, zero: Integers | None) ->
     shift = np.float32(0) if zero is None else zero[..., None].astype(np.float32)
     levels = np.rint(blocks / scale[..., None])
     return levels.clip(grid.lowest - shift, grid.highest - shift)
-
-
-def _fitted(blocks: Floats, levels: Floats, weights: Floats) -> Floats:
-    """The scales that fit given levels best, by weighted least squares."""
-    square = (weights * levels * levels).sum(-1)
-    return storable((weights * levels * blocks).sum(-1) / np.where(square == 0, 1, square))
