@@ -39,6 +39,8 @@ TOLERANCES: dict[str, float] = {
     "drop-tokens": math.inf,
     "quantise-linears": math.inf,
     "quantise-embeddings": math.inf,
+    "fuse-qkv": ROUNDING,
+    "fuse-rope": 0.0,
     "bucket-shapes": ROUNDING,
     "place": 0.0,
     "split-language-model": ROUNDING,
@@ -95,6 +97,10 @@ QUANTISE = Stage(
 )
 """Behind the lift, where a recipe is given."""
 
+FUSE = Stage(
+    ("fuse-qkv", "fuse-rope"),
+    "what one kernel can do at once is one op",
+)
 BUCKET = Stage(
     ("bucket-shapes",),
     "a graph whose symbols have buckets is a graph of static shapes for each of them",
@@ -106,8 +112,9 @@ PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place 
 
 PIPELINES: dict[str, tuple[Stage, ...]] = {
     "lift": (SHAPES, LIFT),
-    "numpy": (SHAPES, LIFT, BUCKET, PLACE),
-    "c": (SHAPES, LIFT, BUCKET, PLACE, SPLIT, LOWER, PLAN),
+    "fuse": (SHAPES, LIFT, FUSE),
+    "numpy": (SHAPES, LIFT, FUSE, BUCKET, PLACE),
+    "c": (SHAPES, LIFT, FUSE, BUCKET, PLACE, SPLIT, LOWER, PLAN),
 }
 """Pipelines by name; those of targets have the target's name."""
 

@@ -91,8 +91,8 @@ def _passed(model: str, stop_after: str | None, shown: Progress) -> Imported:
     from mllm_compiler.pipelines import check_pass, pass_class, pass_names
     from mllm_compiler.recipes import find_model
 
-    names = (IMPORT, *pass_names("lift"))
-    last = names[-1] if stop_after is None else stop_after
+    names = (IMPORT, *pass_names("fuse"))
+    last = pass_names("lift")[-1] if stop_after is None else stop_after
     check_pass(last, names, f"{WHERE} --stop-after")
     imported = import_model(find_model(model, shown.say))
     context = make_context(imported.store)

@@ -69,6 +69,12 @@ def _products(op: Operation, elements: int, env: Env) -> int:
     return 2 * elements * _shape(op.operands[0], env)[-1]
 
 
+def _qkv(op: Operation, elements: int, env: Env) -> int:
+    assert isinstance(op, mllm.QkvOp)
+    turned = sum(_elements(v, env) for v in (op.q, op.k)) if op.positions is not None else 0
+    return _products(op, elements, env) + 6 * turned
+
+
 def _filters(op: Operation, elements: int, env: Env) -> int:
     return 2 * elements * prod(_shape(op.operands[1], env)[1:])
 
@@ -111,6 +117,7 @@ FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
     mllm.CumsumOp: _one,
     mllm.SelectiveScanOp: _states,
     mllm.RopeOp: lambda op, n, env: 6 * n,
+    mllm.QkvOp: _qkv,
     mllm.AlibiOp: _one,
     mllm.AttentionOp: _attention,
     mllm.CrossAttnOp: _attention,

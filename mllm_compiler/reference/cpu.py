@@ -92,13 +92,15 @@ def _constant(op: cpu.ConstantOp, operands: Sequence[Array], frame: Frame) -> Ar
     return held(array_of(op.value), op.layout.data)
 
 
-def _linear(op: cpu.F32LinearOp, operands: Sequence[Array], frame: Frame) -> Array:
+def _linear(op: cpu.F32LinearOp, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
     x, panels, *bias = operands
     y = np.matmul(x, unpack(panels, op.n.value.data).T)
     if bias:
         y = y + bias[0]
     kind = op.activation.data
-    return y if kind == "none" else apply_unary(UnaryKind(kind), y)
+    y = y if kind == "none" else apply_unary(UnaryKind(kind), y)
+    widths = [frame.shape(tensor_type(part))[-1] for part in op.results]
+    return np.split(y, np.cumsum(widths)[:-1], axis=-1)
 
 
 def _matmul(op: cpu.F32MatmulOp, operands: Sequence[Array], frame: Frame) -> Array:
@@ -319,7 +321,7 @@ MEANINGS: dict[str, Meaning] = (
         [
             one(cpu.WeightOp, _weight),
             one(cpu.ConstantOp, _constant),
-            one(cpu.F32LinearOp, _linear),
+            several(cpu.F32LinearOp, _linear),
             one(cpu.F32MatmulOp, _matmul),
             one(cpu.F32LayerNormOp, _layer_norm),
             one(cpu.F32RmsNormOp, _rms_norm),

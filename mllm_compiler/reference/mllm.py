@@ -3,6 +3,7 @@
 from mllm_compiler.reference import (
     mllm_attention,
     mllm_elementwise,
+    mllm_fused,
     mllm_linear,
     mllm_quant,
     mllm_scan,
@@ -15,6 +16,7 @@ MEANINGS: dict[str, Meaning] = {
     **mllm_elementwise.MEANINGS,
     **mllm_linear.MEANINGS,
     **mllm_attention.MEANINGS,
+    **mllm_fused.MEANINGS,
     **mllm_vision.MEANINGS,
     **mllm_shape.MEANINGS,
     **mllm_quant.MEANINGS,

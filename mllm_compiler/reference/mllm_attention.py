@@ -80,20 +80,23 @@ def _cross_attn(op: CrossAttnOp, operands: Sequence[Array], frame: Frame) -> Arr
 
 
 def _rope(op: RopeOp, operands: Sequence[Array], frame: Frame) -> Array:
-    x, positions, inv_freq = operands
-    real = wide(x)
-    heads, half = op.heads.value.data, len(inv_freq)
+    return turned(*operands, heads=op.heads.value.data, interleaved=bool(op.interleaved))
+
+
+def turned(x: Array, positions: Array, inv_freq: Array, *, heads: int, interleaved: bool) -> Array:
+    """The pairs of each head of [B, T, H*D], turned by their positions."""
+    real, half = wide(x), len(inv_freq)
     angles = positions[..., None].astype(real.dtype) * inv_freq.astype(real.dtype)
     cos, sin = np.cos(angles)[:, :, None, :], np.sin(angles)[:, :, None, :]
     split = real.reshape(*x.shape[:2], heads, -1)
     rotated, rest = split[..., : 2 * half], split[..., 2 * half :]
-    if op.interleaved:
+    if interleaved:
         a, b = rotated[..., 0::2], rotated[..., 1::2]
-        turned = np.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(rotated.shape)
+        pairs = np.stack([a * cos - b * sin, b * cos + a * sin], -1).reshape(rotated.shape)
     else:
         a, b = rotated[..., :half], rotated[..., half:]
-        turned = np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
-    return np.concatenate([turned, rest], -1).reshape(x.shape).astype(x.dtype, copy=False)
+        pairs = np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+    return np.concatenate([pairs, rest], -1).reshape(x.shape).astype(x.dtype, copy=False)
 
 
 def alibi_slopes(heads: int) -> Array:

@@ -91,6 +91,37 @@ def test_linear(activation: str, rows: int, n: int, k: int) -> None:
         agree(*case)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 37])
+@pytest.mark.parametrize("widths", [(32, 16, 16), (16, 32, 5), (16,)])
+def test_a_product_of_several_results_is_that_of_one(rows: int, widths: tuple[int, ...]) -> None:
+    n = sum(widths)
+    operands = [real(1, rows, 33), pack(real(n, 33)), real(n)]
+    whole, inputs = call(cpu.F32LinearOp, operands, (1, rows, n), n=n, activation="silu")
+    want, _ = both(whole, inputs)
+    for part, (got, meant) in enumerate(zip(*parts_of(operands, widths), strict=True)):
+        columns = want[..., sum(widths[:part]) : sum(widths[: part + 1])]
+        np.testing.assert_array_equal(got, columns)
+        np.testing.assert_allclose(got, meant, rtol=1e-5, atol=1e-5)
+
+
+def parts_of(operands: Sequence[Array], widths: Sequence[int]) -> tuple[list[Array], list[Array]]:
+    """The results of one product, by the C runtime and by the reference."""
+    given = {f"x{i}": a for i, a in enumerate(operands)}
+    types = [TensorType(f32, a.shape) for a in operands]
+    func = FuncOp("main", (types, []))
+    results = [TensorType(f32, (*operands[0].shape[:-1], n)) for n in widths]
+    op = cpu.F32LinearOp.call(func.args, results, n=sum(widths), activation="silu")
+    block_of(func).add_ops([op, ReturnOp(*op.results)])
+    names = [f"y{i}" for i in range(len(widths))]
+    func.properties |= {"arg_attrs": named(given), "res_attrs": named(names)}
+    func.update_function_type()
+    module = ModuleOp([func])
+    PlanMemory().apply(Context(), module)
+    meant = run_lowered(module, "main", given, WeightStore())
+    with CRunner(emit(module), WeightStore(), threads=2) as runner:
+        return list(runner.run("main", given).values()), list(meant.values())
+
+
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize("batch", [((), ()), ((2, 3), (2, 3)), ((3,), (1,)), ((2, 3), (3,))])
 def test_matmul(transpose_b: bool, batch: tuple[tuple[int, ...], tuple[int, ...]]) -> None:

@@ -66,6 +66,11 @@ func.func @attention(%q: tensor<2x3x8xf32>, %k: tensor<2x2x5x2xf32>, %m: tensor<
   func.return
 }
 
+func.func @fused(%x: tensor<2x3x8xf32>, %w: tensor<16x8xf32>, %b: tensor<16xf32>, %p: tensor<2x3xi64>, %f: tensor<1xf32>) {
+  %0, %1, %2 = mllm.qkv %x, %w bias(%b : tensor<16xf32>) rope(%p : tensor<2x3xi64>) inv_freq(%f : tensor<1xf32>) {heads = 4 : i64, kv_heads = 2 : i64, interleaved = true} : (tensor<2x3x8xf32>, tensor<16x8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>)
+  func.return
+}
+
 // CHECK: mllm.attention %{{.*}} key_mask(%{{.*}} : tensor<2x5xi64>) bias(%{{.*}} : tensor<1x4x3x5xf32>) {heads = 4 : i64, kv_heads = 2 : i64,
 // CHECK: mllm.cross_attn
 

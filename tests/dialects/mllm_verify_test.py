@@ -92,6 +92,14 @@ rope 3 | 1x3x8xf32, 1x3xi64, 2xf32 | mllm.rope %0, %1, %2 {heads = 4 : i64} : (t
 rope 4 | 1x3x8xf32, 1x3xi64, 1xf32 | mllm.rope %0, %1, %2 {heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<1x3xi64>, tensor<1xf32>) -> tensor<1x3x4xf32>
 alibi 1 | | mllm.alibi {heads = 0 : i64} : tensor<1x0x3x5xf32>
 alibi 2 | | mllm.alibi {heads = 4 : i64} : tensor<1x3x3x5xf32>
+qkv 1 | 1x3x8xf32, 24x8xf32 | mllm.qkv %0, %1 {heads = 4 : i64, kv_heads = 3 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
+qkv 2 | 1x3x8xf32, 24x7xf32 | mllm.qkv %0, %1 {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x7xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
+qkv 2 | 1x3x8xf32, 24x8xf32, 8xf32 | mllm.qkv %0, %1 bias(%2 : tensor<8xf32>) {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
+qkv 3 | 1x3x8xf32, 24x8xf32 | mllm.qkv %0, %1 {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x4xf32>)
+qkv 3 | 1x3x8xf32, 20x8xf32 | mllm.qkv %0, %1 {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<20x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x8xf32>)
+qkv 4 | 1x3x8xf32, 24x8xf32, 1x3xi64 | mllm.qkv %0, %1 rope(%2 : tensor<1x3xi64>) {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
+qkv 4 | 1x3x8xf32, 24x8xf32, 1x3xi64, 2xf32 | mllm.qkv %0, %1 rope(%2 : tensor<1x3xi64>) inv_freq(%3 : tensor<2xf32>) {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
+qkv 5 | 1x3x8xf32, 24x8xf64 | mllm.qkv %0, %1 {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf64>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
 patch_embed 1 | 3x8x8xf32, 5x3x4x4xf32 | mllm.patch_embed %0, %1 {patch = 4 : i64} : (tensor<3x8x8xf32>, tensor<5x3x4x4xf32>) -> tensor<1x4x5xf32>
 patch_embed 2 | 1x3x8x8xf32, 5x3x4x2xf32 | mllm.patch_embed %0, %1 {patch = 4 : i64} : (tensor<1x3x8x8xf32>, tensor<5x3x4x2xf32>) -> tensor<1x4x5xf32>
 patch_embed 3 | 1x3x8x8xf32, 5x3x4x4xf32, 1x5x5xf32 | mllm.patch_embed %0, %1 position(%2 : tensor<1x5x5xf32>) {patch = 4 : i64} : (tensor<1x3x8x8xf32>, tensor<5x3x4x4xf32>) -> tensor<1x4x5xf32>
@@ -185,6 +193,7 @@ def module_of(types: str, op: str) -> ModuleOp:
         "mllm.top_k": "%r:2 = ",
         "mllm.selective_scan": "%r:2 = ",
         "mllm.dynamic_quantize": "%r:3 = ",
+        "mllm.qkv": "%r:3 = ",
         "mllm.pipeline": "",
     }.get(op.split()[0], "%r = ")
     text = f'func.func @f({arguments}) {{\n{results}{op} loc("/here")\nfunc.return\n}}'

@@ -29,6 +29,7 @@ from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.types import ranked, shape_of
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.fused_parts import Parts, parts_of
 from mllm_compiler.passes.graphs import argument_names, block_of, result_names, return_of
 from mllm_compiler.weights import WeightStore
 
@@ -120,6 +121,9 @@ def _written(op: Operation, b: Builder) -> list[Value]:
         return list(write_operator(op, b, write_ops))
     if isinstance(op, CustomOp):
         return list(write_custom(op, b, write_ops))
+    parts = parts_of(op)
+    if parts is not None:
+        return _in_parts(parts, b)
     exporter = EXPORTERS.get(type(op))
     if exporter is None:
         raise CompileError(
@@ -129,3 +133,14 @@ def _written(op: Operation, b: Builder) -> list[Value]:
             remedy="export an earlier level: --stop-after lift-patch-embed",
         )
     return list(exporter(op, b))
+
+
+def _in_parts(parts: Parts, b: Builder) -> list[Value]:
+    """Writes a fused op part by part."""
+    for part in parts.ops:
+        for result, value in zip(part.results, _written(part, b), strict=True):
+            b.typed(result, value)
+    made = [b[value] for value in parts.results]
+    for part in reversed(parts.ops):
+        part.erase()
+    return made

@@ -13,9 +13,11 @@ from xdsl.irdl import (
     opt_operand_def,
     prop_def,
     result_def,
+    var_result_def,
 )
 
 from mllm_compiler.dialects.cpu.base import LANES, CpuOp, ints
+from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm.contract import agree, all_agree, check
 from mllm_compiler.dialects.types import shape_of
 
@@ -30,11 +32,13 @@ REDUCTIONS = (
 class F32LinearOp(CpuOp):
     """Multiply by a packed weight, add a bias, apply an activation: [..., K] -> [..., N].
 
-    `w` is the panel16 layout of a [N, K] matrix: panel p, row k, lane j holds W[16p + j, k].
+    `w` is the panel16 layout of a [N, K] matrix: panel p, row k, lane j holds W[16p + j, k]. With
+    several results, y has the first columns, the next the ones behind them.
 
     C1  w is [ceil(n / 16), K, 16].
     C2  bias is [n].
-    C3  y is x with the last dimension n.
+    C3  y is x with the last dimension n; of several results each is x with another last dimension,
+        all but the last multiples of 16, together n.
     """
 
     name = "cpu.f32_linear"
@@ -45,6 +49,7 @@ class F32LinearOp(CpuOp):
     n = prop_def(IntegerAttr)
     activation = prop_def(StringAttr)
     y = result_def(TensorType)
+    more = var_result_def(TensorType)
 
     def check_contract(self) -> None:
         """C1 to C3."""
@@ -53,8 +58,11 @@ class F32LinearOp(CpuOp):
         check(self, 1, all_agree(shape_of(self.w), panels), "w is [ceil(n / 16), K, 16]")
         fits = self.bias is None or all_agree(shape_of(self.bias), (n,))
         check(self, 2, fits, "bias is [n]")
-        fits = all_agree(shape_of(self.y), (*x[:-1], n))
-        check(self, 3, fits, "y is x with the last dimension n")
+        fits = all(all_agree(shape_of(y)[:-1], x[:-1]) for y in self.results)
+        widths = [shape_of(y)[-1] for y in self.results]
+        fits &= agree(sum(widths, start=Dim.const(0)), n)
+        fits &= all((width.as_int() or 1) % LANES == 0 for width in widths[:-1])
+        check(self, 3, fits, "y is x with the last dimension n, cut at multiples of 16")
 
 
 @irdl_op_definition

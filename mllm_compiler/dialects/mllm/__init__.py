@@ -26,6 +26,7 @@ from mllm_compiler.dialects.mllm.elementwise import (
     SelectOp,
     UnaryOp,
 )
+from mllm_compiler.dialects.mllm.fused import QkvOp
 from mllm_compiler.dialects.mllm.integer import (
     IntegerConvOp,
     IntegerMatmulOp,
@@ -86,6 +87,7 @@ OPS: list[type[Operation]] = [
     CrossAttnOp,
     RopeOp,
     AlibiOp,
+    QkvOp,
     PatchEmbedOp,
     ConvOp,
     PoolOp,
@@ -170,6 +172,7 @@ __all__ = [
     "PipelineOp",
     "PoolKind",
     "PoolOp",
+    "QkvOp",
     "QuantizeOp",
     "QuantizedLinearOp",
     "ReduceKind",

@@ -75,8 +75,8 @@ class AttentionInterface(IRDLOperation, ABC):
         heads, kv_heads = self.head_count, self.kv_head_count
         check(self, 1, heads > 0 < kv_heads and heads % kv_heads == 0, "kv_heads divides heads")
         q, ranks = shape_of(self.q), (rank_of(self.k), rank_of(self.v))
-        check(self, 2, len(q) == 3 and _divides(heads, q[2]), "q must be [B, T, H*D]")
-        fits = set(ranks) <= {3, 4} and all(_divides(kv_heads, _flat(v)) for v in (self.k, self.v))
+        check(self, 2, len(q) == 3 and divides(heads, q[2]), "q must be [B, T, H*D]")
+        fits = set(ranks) <= {3, 4} and all(divides(kv_heads, _flat(v)) for v in (self.k, self.v))
         check(self, 3, fits, "k and v must be [B, S, Hkv*D] or [B, Hkv, S, D]")
         fits = agree(_flat(self.k) * (heads // kv_heads), q[2])
         fits &= agree(self.keys, _keys(self.v)) and agree(q[0], shape_of(self.k)[0])
@@ -101,7 +101,8 @@ def _flat(k: SSAValue) -> Dim:
     return dims[2] if len(dims) == 3 else dims[1] * dims[3] if len(dims) == 4 else UNKNOWN
 
 
-def _divides(heads: int, width: Dim) -> bool:
+def divides(heads: int, width: Dim) -> bool:
+    """Whether a width can be so many heads'."""
     size = width.as_int()
     return size is None or size % heads == 0
 

@@ -96,6 +96,13 @@ def rope(op: mllm.RopeOp, p: Padded) -> None:
     static(op, p, (p.dims(op.x)[2], *p.dims(op.inv_freq)))
 
 
+def qkv(op: mllm.QkvOp, p: Padded) -> None:
+    """No symbol is summed over, and each token has its position."""
+    static(op, p, (p.dims(op.x)[2], *p.dims(op.weight)))
+    if op.positions is not None and p.dims(op.positions)[1] != p.dims(op.x)[1]:
+        raise p.refusal(op, "tokens and positions may pad differently")
+
+
 def alibi(op: mllm.AlibiOp, p: Padded) -> None:
     """The distance of a query and a key stays."""
     _, _, queries, keys = p.dims(op.result)

@@ -30,6 +30,7 @@ RULES: dict[type[Operation], Rule] = {
     mllm.CastOp: rows.plain,
     mllm.TransposeOp: rows.plain,
     mllm.LinearOp: rows.linear,
+    mllm.QkvOp: attention.qkv,
     mllm.MlpOp: rows.rows,
     mllm.GatedMlpOp: rows.rows,
     mllm.LayerNormOp: mixing.layer_norm,

@@ -12,36 +12,13 @@ from mllm_compiler.dialects.cpu.base import ints
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.mllm.contract import float_list
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
-from mllm_compiler.passes.lower_to_cpu import expressions, quantised, tokens
+from mllm_compiler.passes.lower_to_cpu import expressions, fused, quantised, tokens
 from mllm_compiler.passes.lower_to_cpu.builder import Builder, Coded
+from mllm_compiler.passes.lower_to_cpu.products import linear, rope
 from mllm_compiler.passes.lower_to_cpu.quantised import CodedCall
 
 Lowering = Callable[..., SSAValue | list[SSAValue]]
 """Makes the results of an op; one that has a single result may give it alone."""
-
-
-def linear(
-    b: Builder, x: SSAValue, weight: SSAValue, bias: SSAValue | None, activation: str = "none"
-) -> SSAValue:
-    """A product with a packed weight; with a computed one a plain product, a sum, a function."""
-    n = shape_of(weight)[0]
-    result = tensor_of(f32, (*shape_of(x)[:-1], n))
-    if (matrix := b.coded.get(weight)) is not None:
-        call = CodedCall.of(b, matrix)
-        arguments = [x, *call.operands, bias]
-        properties = {**call.properties, "activation": activation}
-        return b.call(cpu.F32DequantizedLinearOp, arguments, result, **properties)
-    packed = b.packed(weight)
-    if packed is not None:
-        features = n.as_int()
-        return b.call(
-            cpu.F32LinearOp, [x, packed, bias], result, n=features or 0, activation=activation
-        )
-    y = b.call(cpu.F32MatmulOp, [x, weight], result, transpose_b=True)
-    program = ["in0"] + (["in1", "add"] if bias else []) + [activation] * (activation != "none")
-    if len(program) == 1:
-        return y
-    return b.call(cpu.F32ElementwiseOp, [y, *_some(bias)], result, program=" ".join(program))
 
 
 def _linear(op: mllm.LinearOp, b: Builder) -> SSAValue:
@@ -148,14 +125,8 @@ def _selective_scan(op: mllm.SelectiveScanOp, b: Builder) -> list[SSAValue]:
 
 
 def _rope(op: mllm.RopeOp, b: Builder) -> SSAValue:
-    positions = b.repeat(op.positions, shape_of(op.x)[:2])
-    return b.call(
-        cpu.F32RopeOp,
-        [op.x, positions, op.inv_freq],
-        op.result.type,
-        heads=op.heads.value.data,
-        interleaved=bool(op.interleaved.value.data),
-    )
+    heads, paired = op.heads.value.data, bool(op.interleaved)
+    return rope(b, op.x, op.positions, op.inv_freq, heads=heads, interleaved=paired)
 
 
 def _attention(op: mllm.AttentionOp, b: Builder) -> SSAValue:
@@ -316,10 +287,6 @@ def element_bits(value: float, element: Attribute) -> int:
     return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
 
 
-def _some(value: SSAValue | None) -> list[SSAValue | None]:
-    return [] if value is None else [value]
-
-
 LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.WeightOp: quantised.weight,
     mllm.ConstantOp: quantised.constant,
@@ -344,6 +311,7 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.CumsumOp: _cumsum,
     mllm.SelectiveScanOp: _selective_scan,
     mllm.RopeOp: _rope,
+    mllm.QkvOp: fused.qkv,
     mllm.AttentionOp: _attention,
     mllm.CrossAttnOp: _cross_attn,
     mllm.PatchEmbedOp: _patch_embed,

@@ -17,8 +17,9 @@ from mllm_compiler.backends.onnx.write import serialised
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm import Activation, UnaryKind
-from mllm_compiler.dialects.types import ELEMENTS, i4, ui8
+from mllm_compiler.dialects.types import ELEMENTS, i4, shape_of, ui8
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.fused_parts import PARTS
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
@@ -69,6 +70,12 @@ B, T, S = Dim.symbol("b"), Dim.symbol("t"), Dim.symbol("s")
 Q: Shape = ("b", "t", 32)
 K: Shape = ("b", "s", 16)
 CACHE: Shape = ("b", 2, "s", 8)
+
+
+def fused_qkv(x, weight, bias, positions=None, inv_freq=None):
+    types = [tensor_of(f32, (*shape_of(x)[:2], n)) for n in (8, 4, 4)]
+    turn = {"positions": positions, "inv_freq": inv_freq}
+    return mllm.QkvOp(x, weight, bias, results=types, heads=4, kv_heads=2, **turn)
 
 
 def attention(**options: object) -> Make:
@@ -233,6 +240,12 @@ CASES: dict[str, tuple[Make, list[np.ndarray], list[Shape]]] = {
         ],
         [("b", 8), ("b", 1), (4, 8), (4, 1)],
     ),
+    "qkv": (fused_qkv, [real(2, 3, 8), real(16, 8), real(16)], [("b", "t", 8), (16, 8), (16,)]),
+    "qkv-rope": (
+        fused_qkv,
+        [real(2, 3, 8), real(16, 8), real(16), ids(9, 2, 3), real(1)],
+        [("b", "t", 8), (16, 8), (16,), ("b", "t"), (1,)],
+    ),
     "integer_matmul": (
         lambda a, b, z: mllm.IntegerMatmulOp(a, b, a_zero=z),
         [CODES, CODES.T.astype(np.int8), np.array(9, np.uint8)],
@@ -366,4 +379,5 @@ def test_a_unary_function_keeps_its_meaning(kind: UnaryKind, opset: int, tmp_pat
 
 
 def test_every_op_has_an_exporter() -> None:
-    assert {*EXPORTERS} == {*mllm.OPS} - {mllm.PipelineOp}
+    assert {*EXPORTERS, *PARTS} == {*mllm.OPS} - {mllm.PipelineOp}
+    assert not {*EXPORTERS} & {*PARTS}

@@ -1,0 +1,82 @@
+"""What fused ops are made of: for targets and formats that have the parts alone.
+
+    %q, %k, %v = mllm.qkv %x, %w rope(%p : tensor<1x3xi64>) inv_freq(%f : tensor<2xf32>) ...
+->
+    %0 = mllm.linear %x, %w : ...
+    %1 = mllm.slice %0 {starts = #mllm.dims<"0", "0", "0">, ...} : ...
+    %2 = mllm.slice %0 {starts = #mllm.dims<"0", "0", "16">, ...} : ...
+    %v = mllm.slice %0 {starts = #mllm.dims<"0", "0", "24">, ...} : ...
+    %q = mllm.rope %1, %p, %f {heads = 4 : i64} : ...
+    %k = mllm.rope %2, %p, %f {heads = 2 : i64} : ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+
+from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects.dims import Dim
+from mllm_compiler.dialects.types import shape_of
+from mllm_compiler.passes.graphs import block_of
+
+
+@dataclass
+class Parts:
+    """The ops that a fused op is made of, in order, and the values in place of its results."""
+
+    ops: list[Operation] = field(default_factory=list[Operation])
+    results: list[SSAValue] = field(default_factory=list[SSAValue])
+
+    def add(self, op: Operation) -> SSAValue:
+        """Puts an op behind those that are there; the answer is its first result."""
+        self.ops.append(op)
+        return op.results[0]
+
+
+def _qkv(op: mllm.QkvOp, parts: Parts) -> None:
+    whole = parts.add(mllm.LinearOp(op.x, op.weight, op.bias))
+    start = Dim.const(0)
+    for part, heads in zip(op.results, (op.head_count, op.kv_head_count, 0), strict=True):
+        width = shape_of(part)[2]
+        value = parts.add(mllm.SliceOp(whole, (0, 0, start), (*shape_of(whole)[:2], width)))
+        start = start + width
+        if heads and op.positions is not None and op.inv_freq is not None:
+            paired, turn = bool(op.interleaved), (op.positions, op.inv_freq)
+            value = parts.add(mllm.RopeOp(value, *turn, heads=heads, interleaved=paired))
+        parts.results.append(value)
+
+
+PARTS: dict[type[Operation], Callable[[Any, Parts], None]] = {mllm.QkvOp: _qkv}
+"""The function that takes each fused op apart."""
+
+
+def parts_of(op: Operation) -> Parts | None:
+    """The parts of a fused op, which are in no block yet; None of any other op."""
+    take = PARTS.get(type(op))
+    if take is None:
+        return None
+    parts = Parts()
+    take(op, parts)
+    for part in parts.ops:
+        part.location = op.location
+    return parts
+
+
+def take_apart(graph: FuncOp, kinds: Collection[type[Operation]]) -> None:
+    """Puts the parts of fused ops of some kinds in their place."""
+    block = block_of(graph)
+    for op in list(block.ops):
+        parts = parts_of(op) if type(op) in kinds else None
+        if parts is None:
+            continue
+        block.insert_ops_before(parts.ops, op)
+        for result, value in zip(op.results, parts.results, strict=True):
+            value._type = result.type  # pyright: ignore[reportPrivateUsage]
+            result.replace_all_uses_with(value)
+        op.detach()
+        op.erase()

@@ -1,0 +1,89 @@
+"""Fusion is proven on the reference: the same inputs before and after, on examples and models."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.parser import Parser
+
+from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.verify import verify
+from mllm_compiler.importer.pipeline import import_model
+from mllm_compiler.passes.graphs import graphs
+from mllm_compiler.pipelines import FUSE, TOLERANCES, pass_class, pass_names
+from mllm_compiler.reference import run_function
+from mllm_compiler.validate import relative_error
+from mllm_compiler.weights import WeightStore
+from models.build import built
+from tests.passes.lift_test import random_inputs, results
+
+FILES = [
+    path for name in FUSE.passes if (path := Path(__file__).with_name(f"{name}.mlir")).exists()
+]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_every_example_computes_the_same(file: Path) -> None:
+    module = Parser(make_context(), file.read_text()).parse_module()
+    inputs = {g.sym_name.data: random_inputs(g) for g in graphs(module)}
+    store = WeightStore()
+    known = {n: given for n, given in inputs.items() if "unknown" not in n}
+    before = {n: run_function(module, n, given, store) for n, given in known.items()}
+    pass_class(file.stem)().apply(make_context(store), module)
+    verify(module)
+    for name, given in known.items():
+        for result, value in run_function(module, name, given, store).items():
+            assert relative_error(value, before[name][result]) <= TOLERANCES[file.stem], name
+
+
+EXPECTED = {
+    "tiny-llama": {"mllm.qkv": 2, "mllm.rope": 0},
+    "tiny-qwen2": {"mllm.qkv": 2, "mllm.rope": 0},
+    "tiny-gemma3": {"mllm.qkv": 3, "mllm.rope": 6},
+    "tiny-vit": {"mllm.qkv": 2},
+    "tiny-gpt2": {"mllm.qkv": 2},
+    "tiny-bert": {"mllm.qkv": 2},
+    "tiny-whisper": {"mllm.qkv": 6},
+    "tiny-t5": {"mllm.qkv": 6},
+    "tiny-vlm": {"mllm.qkv": 4},
+    "tiny-flamingo": {"mllm.qkv": 4},
+}
+"""How many ops of a kind the fused recipes have."""
+
+
+@pytest.mark.parametrize("recipe", EXPECTED)
+def test_a_recipe_is_fused_and_computes_the_same(recipe: str) -> None:
+    imported = import_model(built(recipe))
+    module, store, context = imported.module, imported.store, make_context(imported.store)
+    for name in pass_names("lift"):
+        pass_class(name)().apply(context, module)
+    before = results(module, store)
+    for name in FUSE.passes:
+        pass_class(name)().apply(context, module)
+        verify(module)
+        after = results(module, store)
+        assert after.keys() == before.keys()
+        for key, value in after.items():
+            assert relative_error(value, before[key]) <= TOLERANCES[name], (name, key)
+        before = after
+    counts = Counter(op.name for op in module.walk())
+    assert {k: counts[k] for k in EXPECTED[recipe]} == EXPECTED[recipe]
+
+
+def test_joined_weights_are_those_of_the_parts() -> None:
+    imported = import_model(built("tiny-llama"))
+    module, store, context = imported.module, imported.store, make_context(imported.store)
+    for name in pass_names("lift"):
+        pass_class(name)().apply(context, module)
+    linears = [op for op in module.walk() if op.name == "mllm.linear"]
+    parts = [op.weight.owner.value for op in linears[:3]]
+    pass_class("fuse-qkv")().apply(context, module)
+    one = next(op for op in module.walk() if op.name == "mllm.qkv")
+    rows = [store.array(blob.digest.data, "f32", blob.dims) for blob in parts]
+    blob = one.weight.owner.value
+    whole = store.array(blob.digest.data, "f32", blob.dims)
+    np.testing.assert_array_equal(whole, np.concatenate(rows))
+    assert one.weight.owner.weight_name.data.count("+") == 2
