@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from xdsl.dialects.builtin import ModuleOp
@@ -15,10 +16,12 @@ from mllm_compiler.backends.c.emit_c import emit_c
 from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.writer import check_size, write_bundle
+from mllm_compiler.calibration import Model, write_samples
 from mllm_compiler.dialects import make_context
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
+from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
     LIFT,
     QUANTISE,
@@ -29,6 +32,7 @@ from mllm_compiler.pipelines import (
     pass_names,
 )
 from mllm_compiler.quantisation.recipe import read_recipe
+from mllm_compiler.quantised_bundle import QuantisationRecord
 from mllm_compiler.validate import Proof, Validator
 from mllm_compiler.validate.samples import samples_of
 
@@ -82,6 +86,7 @@ class Compiled:
         lifted_share: The share of floating-point operations that is in the mllm dialect after the
             last lift.
         proofs: How far each pass moved the results, where they were validated.
+        quantisation: What a recipe made of its products.
         manifest: The bundle's manifest, where one was written.
         output: The bundle.
         sources: Files of readable C.
@@ -94,6 +99,7 @@ class Compiled:
     records: tuple[PassRecord, ...]
     lifted_share: float
     proofs: dict[str, Proof]
+    quantisation: QuantisationRecord
     manifest: Manifest | None
     output: Path | None
     sources: tuple[Path, ...]
@@ -101,7 +107,11 @@ class Compiled:
 
 
 def compile_model(
-    request: Request, *, observers: Sequence[Observer] = (), step: Step = lambda text: None
+    request: Request,
+    *,
+    observers: Sequence[Observer] = (),
+    step: Step = lambda text: None,
+    warn: Step = lambda text: None,
 ) -> Compiled:
     """Compiles a model.
 
@@ -109,14 +119,14 @@ def compile_model(
         request: What to compile and how far.
         observers: See the module after the import and after each pass.
         step: Is told what is done next.
+        warn: Is told what makes the result worth less than it looks.
 
     Raises:
         CompileError: The input, the usage or a placement is at fault.
     """
     start = time.perf_counter()
     check_target(request.target, "--target")
-    if request.quant is not None:
-        read_recipe(request.quant)
+    recipe = None if request.quant is None else read_recipe(request.quant)
     names = _names(request)
     if request.output is not None and request.stop_after is None:
         check_output(request.output)
@@ -133,15 +143,24 @@ def compile_model(
     lifted = lifted_share(module)
     records = [observe(0, IMPORT, seconds, module, watching)]
     context = make_context(imported.store)
-    for name in names:
-        step(name)
-        passes = [pass_class(name)(**_options(name, request, imported.spec))]
-        records += run_passes(module, passes, context, watching, first=len(records))
-        lifted = lifted_share(module) if name in LIFT.passes else lifted
+    record = QuantisationRecord()
+    with TemporaryDirectory(prefix="mllm-samples-") as folder:
+        for name in names:
+            if name == QUANTISE.passes[0] and recipe is not None and recipe.needs_data:
+                step("calibrating")
+                model = Model(module, imported.spec, imported.store)
+                write_samples(model, request.data, Path(folder), recipe.calibration, warn)
+            step(name)
+            passes = [pass_class(name)(**_options(name, request, imported.spec, folder))]
+            records += run_passes(module, passes, context, watching, first=len(records))
+            lifted = lifted_share(module) if name in LIFT.passes else lifted
+            if name == QUANTISE.passes[-1] and recipe is not None:
+                products = tuple(quantised_products(module))
+                record = QuantisationRecord(name=recipe.name, recipe=recipe.text, products=products)
     manifest, sources = None, ()
     if request.stop_after is None:
         step("writing the bundle")
-        manifest = _write(request, imported)
+        manifest = _write(request, imported, record)
         sources = _write_c(request, module)
     return Compiled(
         name=imported.spec.name,
@@ -150,6 +169,7 @@ def compile_model(
         records=tuple(records),
         lifted_share=lifted,
         proofs=validator.proofs,
+        quantisation=record,
         manifest=manifest,
         sources=sources,
         output=request.output if manifest is not None else None,
@@ -168,10 +188,10 @@ def _names(request: Request) -> tuple[str, ...]:
     return names[: names.index(request.stop_after) + 1]
 
 
-def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, str]:
+def _options(name: str, request: Request, spec: ModelSpec, samples: str) -> dict[str, str]:
     """What a pass must be told of the model or the target."""
     if name in QUANTISE.passes and request.quant is not None:
-        data = {"data": str(request.data)} if request.data and name == "quantise-linears" else {}
+        data = {"data": samples} if name == "quantise-linears" else {}
         return {"recipe": request.quant, **data}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}
@@ -194,10 +214,9 @@ def _write_c(request: Request, module: ModuleOp) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def _write(request: Request, imported: Imported) -> Manifest | None:
+def _write(request: Request, imported: Imported, record: QuantisationRecord) -> Manifest | None:
     if request.output is None:
         return None
     assembled = assemble(imported.module, request.target, imported.spec, imported.store)
-    return write_bundle(
-        request.output, assembled.manifest, list(assembled.contents), key=request.key
-    )
+    contents = [*assembled.contents, *([record.member] if record.recipe else [])]
+    return write_bundle(request.output, assembled.manifest, contents, key=request.key)

@@ -58,6 +58,13 @@ def report(compiled: Compiled) -> dict[str, Json]:
             }
             for record in compiled.records
         ],
+        "quantisation": {
+            "recipe": compiled.quantisation.name,
+            "products": len(compiled.quantisation.products),
+            "bits_per_weight": compiled.quantisation.bits_per_weight,
+        }
+        if compiled.quantisation.recipe
+        else None,
         "plan": None if manifest is None else encode(manifest.plan),
         "entries": [] if manifest is None else sorted(manifest.entries),
         "members": {}

@@ -93,7 +93,7 @@ def compile_command(
             emit_c=emit == "c",
         )
         observers = _observers(dump_dir, print_ir_after_all)
-        compiled = compile_model(request, observers=observers, step=shown.step)
+        compiled = compile_model(request, observers=observers, step=shown.step, warn=_warn)
     facts = facts_of(compiled)
     if report is not None:
         write_report(report, facts)
@@ -101,6 +101,10 @@ def compile_command(
         write_json(facts)
     else:
         _tell(compiled, facts)
+
+
+def _warn(text: str) -> None:
+    say(f"warning: {text}")
 
 
 def bundle_stem(model: str) -> str:
@@ -131,6 +135,8 @@ def _tell(compiled: Compiled, facts: dict[str, Json]) -> None:
     if compiled.proofs:
         table("proof", PROOF, [proof_row(*proof) for proof in compiled.proofs.items()])
     write_line(f"lifted: {percent(compiled.lifted_share)} of the floating-point operations")
+    if compiled.quantisation.recipe:
+        write_line(f"quantised: {compiled.quantisation.summary}")
     if compiled.manifest is None:
         return
     for source in compiled.sources:

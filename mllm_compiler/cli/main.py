@@ -15,6 +15,9 @@ HERE = "mllm_compiler.cli"
 
 COMMANDS = {
     "compile": Entry(f"{HERE}.compile", "compile_command", "Compile a model into a signed bundle."),
+    "quantize": Entry(
+        f"{HERE}.quantize", "quantize_command", "Quantise a model, or refresh a bundle's scales."
+    ),
     "run": Entry(f"{HERE}.run", "run_command", "Run a bundle: text, image and sound, or tensors."),
     "explain": Entry(f"{HERE}.explain", "explain_command", "Say where each operation would run."),
     "reduce": Entry(

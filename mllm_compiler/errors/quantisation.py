@@ -28,4 +28,23 @@ CODES: dict[str, ErrorCode] = {
         "input_ids, attention_mask)",
         remedy="Give each input of the graph an array of its shape and type.",
     ),
+    "MLC-Q004": ErrorCode(
+        title="A bundle that says nothing of its quantisation",
+        exit=1,
+        cause="`mllmc quantize --refresh` takes the recipe and the old scales from the bundle, and "
+        "the bundle was not quantised by a recipe.",
+        example="m.mllm_bundle: error: the bundle was not quantised by a recipe [MLC-Q004] "
+        "(quantise its model with --recipe)",
+        remedy="Quantise its model with `mllmc quantize MODEL --recipe RECIPE`.",
+    ),
+    "MLC-Q005": ErrorCode(
+        title="A recipe over its own budget",
+        exit=1,
+        cause="`mixed.average` of the recipe is less than the products of `[linears]` take with "
+        "their scales and zero points.",
+        example="decoder: error: the products take more than 4.1 bits a weight as it is [MLC-Q005] "
+        "(raise mixed.average, or give the products larger blocks)",
+        remedy="Raise `mixed.average`; 4 bits in blocks of 128 take 4.16 with zero points, 4.13 "
+        "without.",
+    ),
 }

@@ -19,10 +19,15 @@ def graph_inputs(folder: str, graph: str) -> list[dict[str, Array]]:
     """
     if not folder:
         return []
-    return [_arrays(path) for path in sorted((Path(folder) / graph).glob("*.npz"))]
+    return [read_arrays(path) for path in sorted((Path(folder) / graph).glob("*.npz"))]
 
 
-def _arrays(path: Path) -> dict[str, Array]:
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The tensors of a file by name.
+
+    Raises:
+        CompileError: `MLC-Q003`, it is no `.npz` of plain arrays.
+    """
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}

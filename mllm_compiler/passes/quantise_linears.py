@@ -37,44 +37,31 @@ from mllm_compiler.dialects.mllm import (
     DequantizeOp,
     LinearOp,
     QuantizedLinearOp,
-    WeightOp,
 )
-from mllm_compiler.dialects.types import bits_of, element_of
+from mllm_compiler.dialects.types import element_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.calibration_data import graph_inputs
 from mllm_compiler.passes.graphs import (
     block_of,
     entry_order,
-    location_of,
     remove_dead,
-    result_names,
-    return_of,
-    role_of,
 )
 from mllm_compiler.passes.lift_gated_mlp import LiftGatedMlp
 from mllm_compiler.passes.lift_mlp import LiftMlp
-from mllm_compiler.passes.matching import peel
+from mllm_compiler.passes.mixed_precision import with_more_bits
 from mllm_compiler.passes.mlp_parts import put_in_place, take_mlps_apart
 from mllm_compiler.passes.quantised_rows import QuantisedRows
-from mllm_compiler.passes.quantised_weights import WeightCodes
+from mllm_compiler.passes.quantised_weights import Choose, WeightCodes
 from mllm_compiler.passes.samples import Samples
-from mllm_compiler.quantisation.grid import Floats, Grid, mse_clipped, round_to_nearest
-from mllm_compiler.quantisation.recipe import FLOAT, STATIC, Format, Recipe, read_recipe
+from mllm_compiler.passes.sites import Site, sites_of
+from mllm_compiler.quantisation.gptq import gptq
+from mllm_compiler.quantisation.grid import Floats, mse_clipped, round_to_nearest
+from mllm_compiler.quantisation.recipe import FLOAT, GPTQ, Recipe, read_recipe
 from mllm_compiler.reference import Array, Frame
 from mllm_compiler.reference.mllm_linear import linear
 
 CHOOSE = {"nearest": round_to_nearest, "clipped": mse_clipped}
 """What chooses codes by the weight alone."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """A product to quantise."""
-
-    op: LinearOp
-    weight: WeightOp
-    format: Format
-    grid: Grid | None
 
 
 @dataclass(frozen=True)
@@ -100,37 +87,9 @@ class QuantiseLinears(ModulePass):
         weights = WeightCodes(store_of(ctx))
         for graph in entry_order(op):
             take_mlps_apart(graph)
-            _Graph(graph, weights, self.data).quantise(sites_of(graph, recipe, weights))
+            _Graph(graph, weights, self.data).quantise(recipe)
         LiftGatedMlp().apply(ctx, op)
         LiftMlp().apply(ctx, op)
-
-
-def sites_of(graph: FuncOp, recipe: Recipe, weights: WeightCodes) -> list[Site]:
-    """The products of a graph that a recipe changes, in order."""
-    head = head_of(graph)
-    sites: list[Site] = []
-    for op in block_of(graph).ops:
-        weight = weights.known(op.weight) if isinstance(op, LinearOp) else None
-        if not isinstance(op, LinearOp) or weight is None:
-            continue
-        form = recipe.format_of(names_of(graph, op, weight), role_of(graph), head=op is head)
-        if form.bits < bits_of(element_of(op.weight)):
-            sites.append(Site(op, weight, form, form.grid(weight.value.dims[1])))
-    return sites
-
-
-def head_of(graph: FuncOp) -> Operation | None:
-    """What makes the `logits` of a graph."""
-    outputs = dict(zip(result_names(graph), return_of(graph).operands, strict=True))
-    logits = outputs.get("logits")
-    owner = None if logits is None else peel(logits).owner
-    return owner if isinstance(owner, Operation) else None
-
-
-def names_of(graph: FuncOp, op: Operation, weight: WeightOp) -> list[str]:
-    """What a recipe may call a product: `graph:weight` and `graph:node`."""
-    name = "" if weight.weight_name is None else weight.weight_name.data
-    return [f"{graph.sym_name.data}:{part}" for part in (name, location_of(op)) if part]
 
 
 class _Graph:
@@ -139,10 +98,14 @@ class _Graph:
     def __init__(self, graph: FuncOp, weights: WeightCodes, data: str) -> None:
         self.graph, self.weights, self.data = graph, weights, data
 
-    def quantise(self, sites: list[Site]) -> None:
+    def quantise(self, recipe: Recipe) -> None:
         """Replaces the products in order; samples run beside."""
+        sites = sites_of(self.graph, recipe, self.weights)
+        if recipe.mixed is not None and any(site.grid is not None for site in sites):
+            inputs, mixed = self._inputs(), recipe.mixed
+            sites = with_more_bits(self.graph, sites, recipe.linears, mixed, inputs, self.weights)
         by_op: dict[Operation, Site] = {site.op: site for site in sites}
-        asking = [site.op for site in sites if site.format.activations == STATIC]
+        asking = [site.op for site in sites if site.format.needs_data]
         self.samples = self._samples(asking)
         self.rows = QuantisedRows(self.samples)
         for op in list(block_of(self.graph).ops):
@@ -153,16 +116,20 @@ class _Graph:
         remove_dead(self.graph)
 
     def _samples(self, asking: list[LinearOp]) -> Samples:
+        inputs = self._inputs() if asking else []
+        return Samples.of(self.graph, inputs, self.weights.store, asking)
+
+    def _inputs(self) -> list[dict[str, Array]]:
         name = self.graph.sym_name.data
-        inputs = graph_inputs(self.data, name) if asking else []
-        if asking and not inputs:
+        inputs = graph_inputs(self.data, name)
+        if not inputs:
             raise CompileError(
                 "MLC-Q002",
                 "the recipe needs calibration data and there is none",
                 location=name,
                 remedy="name a folder of samples with --data",
             )
-        return Samples.of(self.graph, inputs, self.weights.store, asking)
+        return inputs
 
     def _replace(self, site: Site) -> None:
         op, x = site.op, site.op.x
@@ -173,7 +140,7 @@ class _Graph:
             self._put(op, made, lambda: self.weights.matrix(half))
             return
         grid, size = site.grid, site.grid.block_size
-        coded = self.weights.coded(site.weight, grid, CHOOSE[site.format.method])
+        coded = self.weights.coded(site.weight, grid, self._chooser(site))
         codes, scale, zero = coded.values
         if site.format.activations == FLOAT:
             element, axis = element_of(op.weight), None if size is None else 1
@@ -187,6 +154,13 @@ class _Graph:
         )
         made = [*coded.ops, *rows.ops, product]
         self._put(op, made, lambda: self.weights.array_of(coded, grid), rows.seen)
+
+    def _chooser(self, site: Site) -> Choose:
+        """What chooses the codes of a product."""
+        form, x = site.format, site.op.x
+        if form.method != GPTQ:
+            return CHOOSE[form.method]
+        return lambda weight, grid: gptq(weight, self.samples.gram(x), grid, sweeps=form.sweeps)
 
     def _put(
         self,

@@ -79,7 +79,8 @@ def _dynamic(x: SSAValue, block_size: int | None) -> Rows:
     def seen(frame: Frame) -> Array:
         array = frame.values[x]
         codes, scale = _run(made, frame, array)
-        return dequantized(codes, spread(made, scale, array.shape), None, array.dtype)
+        wide = spread(scale, array.shape, array.ndim - 1, block_size)
+        return dequantized(codes, wide, None, array.dtype)
 
     return Rows(made.codes, made.scale, (made,), seen)
 

@@ -28,8 +28,9 @@ HALF, WHOLE = 16, 32
 
 BITS: Final = (2, 4, 8, HALF, WHOLE)
 
-NEAREST, CLIPPED = METHODS = ("nearest", "clipped")
-"""How codes are chosen: the nearest over the whole range, or over the range of least error."""
+NEAREST, CLIPPED, GPTQ = METHODS = ("nearest", "clipped", "gptq")
+"""How codes are chosen: the nearest over the whole range, or over the range of least error, or
+those that harm the outputs on calibration data least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class Format:
         activations: `float`, `dynamic` (a scale for each token, and, with blocks, for each block
             of it) or `static` (one scale, from calibration data).
         method: How codes are chosen.
+        sweeps: How often gptq goes over its codes and scales once more.
     """
 
     bits: int = WHOLE
@@ -50,6 +52,12 @@ class Format:
     symmetric: bool = True
     activations: str = FLOAT
     method: str = NEAREST
+    sweeps: int = 0
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether anything is chosen by what activations are like."""
+        return self.activations == STATIC or (self.method == GPTQ and self.bits < HALF)
 
     def grid(self, inputs: int) -> Grid | None:
         """The grid of a weight of so many inputs; None where it has no codes."""
@@ -68,6 +76,8 @@ class Format:
                 return key, f"unknown {given!r}", f"did you mean '{near[0]}'?" if near else listed
         if self.block_size is not None and self.block_size < 1:
             return "block_size", "a block has at least 1 input", "write 32, 64 or 128"
+        if self.sweeps < 0:
+            return "sweeps", f"{self.sweeps} is no number of rounds", "write 0 or more"
         if self.bits >= HALF and self.activations != FLOAT:
             return "activations", f"weights of {self.bits} bits take float ones", "write float"
         return None
@@ -92,6 +102,34 @@ class Rule(Format):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much of calibration data is taken.
+
+    Attributes:
+        tokens: Of texts, in windows that lie evenly over all of them.
+        window: Tokens of a window.
+        files: Pictures, sounds or `.npz` files.
+    """
+
+    tokens: int = 4096
+    window: int = 512
+    files: int = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """More bits for the products of `[linears]` whose codes move the results most.
+
+    Attributes:
+        average: The bits of a weight on average, scales and zero points counted, the head not.
+        bits: What those products take.
+    """
+
+    average: float
+    bits: int = 8
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What a recipe says.
 
@@ -101,6 +139,10 @@ class Recipe:
         head: That of the product that gives `logits`; without one, as the others.
         embeddings: That of tables; without one, they stay.
         rules: What goes before these for some products.
+        mixed: Which products may take more bits than the rest.
+        calibration: How much of the data is taken.
+        name: The stem of its file.
+        text: What the file says.
     """
 
     description: str = ""
@@ -108,7 +150,10 @@ class Recipe:
     head: Format | None = None
     embeddings: Format | None = None
     rules: tuple[Rule, ...] = ()
+    mixed: Mixed | None = None
+    calibration: Limits = field(default_factory=Limits)
     name: str = field(default="", metadata={"key": ""})
+    text: str = field(default="", metadata={"key": ""})
 
     def format_of(self, names: Sequence[str], role: str, *, head: bool = False) -> Format:
         """The format of a product by its names and the role of its graph."""
@@ -120,7 +165,7 @@ class Recipe:
     @property
     def needs_data(self) -> bool:
         """Whether it chooses anything by what activations are like."""
-        return any(f.activations == STATIC for f in self.formats())
+        return self.mixed is not None or any(f.needs_data for f in self.formats())
 
     def formats(self) -> list[Format]:
         """Every format that it names."""
@@ -146,13 +191,26 @@ def read_recipe(word: str) -> Recipe:
     if not path.is_file():
         raise _unknown(word)
     recipe = typed(Recipe, load_toml(path), file=path.name)
-    object.__setattr__(recipe, "name", path.stem)
+    for key, value in (("name", path.stem), ("text", path.read_text("utf-8"))):
+        object.__setattr__(recipe, key, value)
     parts = {"linears": recipe.linears, "head": recipe.head, "embeddings": recipe.embeddings}
     parts |= {f"rules[{at}]": rule for at, rule in enumerate(recipe.rules)}
     for at, part in parts.items():
         if part is not None and (fault := part.fault()) is not None:
             key, message, remedy = fault
             raise wrong(path.name, f"{at}.{key}", message, remedy)
+    for key, value in vars(recipe.calibration).items():
+        if value < 1:
+            raise wrong(path.name, f"calibration.{key}", f"{value} is too few", "write 1 or more")
+    if recipe.mixed is not None and recipe.mixed.bits not in (4, 8):
+        message = f"products do not take {recipe.mixed.bits} bits"
+        raise wrong(path.name, "mixed.bits", message, "write 4 or 8")
+    if recipe.mixed is not None and recipe.mixed.bits <= recipe.linears.bits:
+        message = f"no more than the {recipe.linears.bits} of linears"
+        raise wrong(path.name, "mixed.bits", message, "give linears fewer bits")
+    if recipe.embeddings is not None and recipe.embeddings.needs_data:
+        message = "a look-up has no activations"
+        raise wrong(path.name, "embeddings.method", message, "write nearest or clipped")
     return recipe
 
 

@@ -226,6 +226,7 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
         "records",
         "lifted_share",
         "proofs",
+        "quantisation",
         "manifest",
         "output",
         "sources",

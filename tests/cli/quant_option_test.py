@@ -14,11 +14,11 @@ from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Ask, generate
 from mllm_compiler.generation.model import open_model
-from mllm_compiler.quantisation.recipe import recipe_names
+from mllm_compiler.quantisation.recipe import read_recipe, recipe_names
 from tests.bundle.small_bundle import KEY, TRUSTED
 from tests.cli.recipes import tiny
 
-RECIPES = [name for name in recipe_names() if "static" not in name]
+RECIPES = [name for name in recipe_names() if not read_recipe(name).needs_data]
 Captured = pytest.CaptureFixture[str]
 
 
@@ -64,6 +64,21 @@ def test_a_quantised_vision_language_model_answers(tmp_path: Path) -> None:
     assert len(answer.tokens) >= 1
 
 
+@pytest.mark.parametrize("recipe", ["w8a8-static", "w4a8-gptq", "w4a16-gptq"])
+def test_a_recipe_is_calibrated_on_a_folder_of_texts(
+    recipe: str, capsys: Captured, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("The meeting starts at nine. " * 50)
+    words = ["compile", str(tiny("tiny-llama")), "--target", "numpy", "--unsigned", "--validate"]
+    assert run([*words, "--quant", recipe, "--data", "data", "-o", "a"]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert run([*words, "--quant", recipe, "-o", "b"]) == 0
+    warned = capsys.readouterr().err
+    assert "warning: decoder: calibrated on RANDOM inputs" in warned
+    assert (tmp_path / "a").read_bytes() != (tmp_path / "b").read_bytes()
+
+
 def test_the_report_says_what_quantisation_changed(capsys: Captured) -> None:
     words = ["compile", str(tiny("tiny-llama")), "--target", "numpy", "--unsigned", "--json"]
     assert run([*words, "--quant", "w8a8", "--validate", "-o", "a.mllm_bundle"]) == 0
@@ -76,7 +91,7 @@ def test_the_report_says_what_quantisation_changed(capsys: Captured) -> None:
     ("words", "status", "line"),
     [
         (["--quant", "w8a9"], 2, "w8a9: error: no recipe of this name [MLC-Q001] (did you mean"),
-        (["--quant", "w8a8-static"], 2, "decoder: error: the recipe needs calibration data"),
+        (["--quant", "w4a8-gptq", "--data", "gone"], 1, "gone: error: there is no such folder"),
     ],
 )
 def test_a_fault_is_one_line_and_leaves_nothing(

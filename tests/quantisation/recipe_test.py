@@ -38,7 +38,7 @@ def test_a_built_in_recipe_is_read(name: str) -> None:
     assert recipe.embeddings is not None
     assert recipe.embeddings.bits == 8
     assert recipe.format_of(["projector:w"], "projector").bits == 16
-    assert recipe.needs_data == (name == "w8a8-static")
+    assert recipe.needs_data == name.endswith(("static", "gptq", "mixed"))
 
 
 def test_the_formats_that_are_built_in() -> None:
@@ -49,6 +49,8 @@ def test_the_formats_that_are_built_in() -> None:
         "w8a8": (8, None, True, "dynamic"),
         "w8a8-static": (8, None, True, "static"),
         "w4a8": (4, 128, False, "dynamic"),
+        "w4a8-gptq": (4, 128, False, "dynamic"),
+        "w4a16-gptq": (4, 128, False, "float"),
         "w4a16": (4, 128, True, "float"),
         "w4a16-g64": (4, 64, True, "float"),
         "w4a16-g32": (4, 32, True, "float"),
@@ -99,6 +101,14 @@ def test_one_block_is_no_block_and_halves_have_no_grid() -> None:
             "linears.method: error: unknown 'neares' [MLC-I022] (did you mean 'nearest'?)",
         ),
         ("[linears]\nbits = 4\nblock_size = 0\n", "linears.block_size: error: a block has"),
+        ("[linears]\nbits = 4\n[mixed]\naverage = 5\nbits = 16\n", "mixed.bits: error: products"),
+        ("[linears]\nbits = 8\n[mixed]\naverage = 9\n", "mixed.bits: error: no more than the 8"),
+        ("[linears]\nbits = 4\nsweeps = -1\n", "linears.sweeps: error: -1 is no number of rounds"),
+        ("[linears]\nbits = 4\n[calibration]\ntokens = 0\n", "calibration.tokens: error: 0 is too"),
+        (
+            "[linears]\nbits = 4\n[embeddings]\nbits = 4\nmethod = 'gptq'\n",
+            "embeddings.method: error: a look-up has no activations",
+        ),
         (
             "[linears]\nbits = 8\n[[rules]]\nbits = 16\nactivations = 'static'\n",
             "rules[0].activations: error: weights of 16 bits take float ones",
