@@ -206,6 +206,37 @@ def test_head_and_embedding_share_their_codes() -> None:
     np.testing.assert_allclose(got["y"], want["y"], rtol=0, atol=2e-6 * np.abs(want["y"]).max())
 
 
+@pytest.mark.parametrize("size", [None, 16])
+@pytest.mark.parametrize("zero", [True, False])
+def test_rows_of_codes_and_scales_are_looked_up_in_the_panels_of_the_table(
+    size: int | None, zero: bool
+) -> None:
+    ids = np.random.default_rng(13).integers(0, 70, (1, 3))
+
+    def build(g: Graph) -> dict[str, SSAValue]:
+        blocks = 3 if size else 1
+        tables = [codes(g, np.int8, 70, 45), scales(g, np.float16, 70, blocks)]
+        tables += [codes(g, np.int8, 70, blocks)] if zero else []
+        rows = [g.add(mllm.EmbeddingOp(table, g["ids"])) for table in tables]
+        point = rows[2] if zero else None
+        where = {"axis": 2, "block_size": size} if size else {}
+        return {"y": g.add(mllm.DequantizeOp(*rows[:2], point, **where, element=f32))}
+
+    assert both({"ids": ids}, build) == ["f32_dequantized_embedding"]
+
+
+def test_rows_of_codes_with_scales_of_other_rows_are_gathered() -> None:
+    rng = np.random.default_rng(14)
+    given: dict[str, Array] = {n: rng.integers(0, 70, (3,)) for n in ("ids", "others")}
+
+    def build(g: Graph) -> dict[str, SSAValue]:
+        row = g.add(mllm.EmbeddingOp(codes(g, np.int8, 70, 45), g["ids"]))
+        scale = g.add(mllm.EmbeddingOp(scales(g, np.float32, 70, 1), g["others"]))
+        return {"y": g.add(mllm.DequantizeOp(row, scale))}
+
+    assert "dequantize" in both(given, build)
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize(("axis", "size"), [(None, None), (1, None), (2, None), (2, 16), (1, 2)])
 def test_scales_from_the_data(symmetric: bool, axis: int | None, size: int | None) -> None:

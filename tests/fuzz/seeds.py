@@ -11,6 +11,7 @@ from onnx import TensorProto
 from tests.conformance.cases import cases
 from tests.importer import onnx_models as models
 from tests.passes.fused_models import CASES as FUSED
+from tests.passes.quantised_models import CASES as QUANTISED
 
 DATA = "model.data"
 """The file of external data beside the model."""
@@ -106,7 +107,7 @@ def external() -> onnx.ModelProto:
 
 @cache
 def own() -> tuple[bytes, ...]:
-    """The models of this file and those of fused operators."""
+    """The models of this file and those of fused and of quantised operators."""
     made = [
         models.model_of(ARITHMETIC),
         models.model_of(CONTROL),
@@ -114,7 +115,7 @@ def own() -> tuple[bytes, ...]:
         models.model_of(FUNCTIONS, header=FUNCTIONS_HEADER),
         models.weighted(),
         external(),
-        *(case.model() for case in FUSED),
+        *(case.model() for case in (*FUSED, *QUANTISED)),
     ]
     return tuple(model.SerializeToString() for model in made)
 

@@ -98,6 +98,8 @@ def quantize(op: mllm.QuantizeOp, b: Builder) -> SSAValue:
 
 def dequantize(op: mllm.DequantizeOp, b: Builder) -> SSAValue:
     """Reals of codes; a matrix that kernels can read as codes is remembered."""
+    if (found := _looked_up(op)) is not None:
+        return rows_of_codes(b, *found, op.result)
     arguments = [op.x, _single(b, op.scale), op.zero_point]
     reals = tensor_of(f32, shape_of(op.result))
     made = b.call(cpu.DequantizeOp, arguments, reals, **_blocks(op))
@@ -108,10 +110,47 @@ def dequantize(op: mllm.DequantizeOp, b: Builder) -> SSAValue:
     return made
 
 
+def rows_of_codes(b: Builder, ids: SSAValue, table: Coded, result: SSAValue) -> SSAValue:
+    """Rows, as reals, of a table of codes."""
+    call = CodedCall.of(b, table)
+    arguments = [ids, *call.operands]
+    return b.call(cpu.F32DequantizedEmbeddingOp, arguments, result.type, **call.properties)
+
+
+def _looked_up(op: mllm.DequantizeOp) -> tuple[SSAValue, Coded] | None:
+    """Ids, and the table whose codes, scales and zero points they all look up.
+
+    Read in panels, it is stored once where it is also the matrix of a product.
+    """
+    first, sides = op.x.owner, [v for v in (op.x, op.scale, op.zero_point) if v is not None]
+    if not isinstance(first, cpu.GatherOp) or element_of(op.result) != f32:
+        return None
+    found = [_table(v, first.indices) for v in sides]
+    tables = [v for v in found if v is not None]
+    size, last = value_of(op.block_size), len(shape_of(op.x)) - 1
+    in_rows = size is None and all(shape_of(v)[-1].as_int() == 1 for v in tables[1:])
+    in_blocks = size is not None and value_of(op.axis) == last
+    if len(tables) != len(sides) or not (in_rows or in_blocks):
+        return None
+    return first.indices, Coded(tables[0], tables[1], [*tables, None][2], size or 0)
+
+
+def _table(rows: SSAValue, ids: SSAValue) -> SSAValue | None:
+    """The stored matrix whose rows are looked up."""
+    gather = rows.owner
+    if not isinstance(gather, cpu.GatherOp) or gather.axis.value.data != 0:
+        return None
+    whole = gather.indices is ids and _is_stored(gather.x) and len(shape_of(gather.x)) == 2
+    return gather.x if whole else None
+
+
+def _is_stored(value: SSAValue) -> bool:
+    return isinstance(value.owner, cpu.WeightOp | cpu.ConstantOp | cpu.UnpackOp)
+
+
 def _is_matrix(op: mllm.DequantizeOp) -> bool:
     """Whether codes are stored, and scaled by rows or by blocks along the rows."""
-    stored = isinstance(op.x.owner, cpu.WeightOp | cpu.ConstantOp | cpu.UnpackOp)
-    if not stored or len(shape_of(op.x)) != 2 or bits_of(element_of(op.x)) != 8:
+    if not _is_stored(op.x) or len(shape_of(op.x)) != 2 or bits_of(element_of(op.x)) != 8:
         return False
     if op.axis is not None:
         return op.axis.value.data == 1

@@ -13,9 +13,9 @@ from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.mllm.contract import float_list
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
 from mllm_compiler.passes.lower_to_cpu import expressions, fused, quantised, tokens
-from mllm_compiler.passes.lower_to_cpu.builder import Builder, Coded
+from mllm_compiler.passes.lower_to_cpu.builder import Builder
 from mllm_compiler.passes.lower_to_cpu.products import linear, rope
-from mllm_compiler.passes.lower_to_cpu.quantised import CodedCall
+from mllm_compiler.passes.lower_to_cpu.quantised import rows_of_codes
 
 Lowering = Callable[..., SSAValue | list[SSAValue]]
 """Makes the results of an op; one that has a single result may give it alone."""
@@ -52,24 +52,18 @@ def _swaps_last(perm: list[int]) -> bool:
 def _embedding(op: mllm.EmbeddingOp, b: Builder) -> SSAValue:
     ids = b.as_i64(op.ids)
     if (table := b.coded.get(op.table)) is not None:
-        return _rows_of_codes(b, ids, table, op.result)
+        return rows_of_codes(b, ids, table, op.result)
     packed = b.packed(op.table) if element_of(op.table) == f32 else None
     if packed is None:
         return b.call(cpu.GatherOp, [op.table, ids], op.result.type, axis=0)
     return b.call(cpu.F32EmbeddingOp, [ids, packed], op.result.type)
 
 
-def _rows_of_codes(b: Builder, ids: SSAValue, table: Coded, result: SSAValue) -> SSAValue:
-    call = CodedCall.of(b, table)
-    arguments = [ids, *call.operands]
-    return b.call(cpu.F32DequantizedEmbeddingOp, arguments, result.type, **call.properties)
-
-
 def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
     indices = b.as_i64(op.indices)
     table = b.coded.get(op.x)
     if table is not None and op.axis.value.data == 0:
-        return _rows_of_codes(b, indices, table, op.result)
+        return rows_of_codes(b, indices, table, op.result)
     return b.call(cpu.GatherOp, [op.x, indices], op.result.type, axis=op.axis.value.data)
 
 
