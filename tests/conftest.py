@@ -21,7 +21,9 @@ from filecheck.matcher import Matcher
 from filecheck.options import parse_argv_options
 from filecheck.parser import Parser
 
+from mllm_compiler.bundle.signature import public_bytes
 from mllm_compiler.cli import opt
+from tests.bundle.small_bundle import KEY
 
 
 def pytest_collect_file(parent: pytest.Collector, file_path: Path) -> pytest.Collector | None:
@@ -106,3 +108,11 @@ def check(words: list[str], text: str) -> str:
     if status != 0:
         raise StepError(f"{err.getvalue()}\n{text}")
     return ""
+
+
+@pytest.fixture(scope="session")
+def trust(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that says whose bundles are believed: the tests' own key alone."""
+    path = tmp_path_factory.mktemp("trust") / "trust"
+    path.write_text(f"# the tests' own\n{public_bytes(KEY).hex()}  # key\n")
+    return path

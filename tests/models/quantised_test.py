@@ -6,35 +6,34 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 import pytest
-from onnx import numpy_helper
-from onnxruntime.quantization.matmul_nbits_quantizer import (
-    DefaultWeightOnlyQuantConfig,
-    MatMulNBitsQuantizer,
-)
 
+from mllm_compiler.bundle.verify import LOOK, open_bundle
+from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.dialects.mllm import DequantizeOp, WeightOp
 from mllm_compiler.dialects.types import bits_of
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.reference import run_function
 from models.build import built
+from runtime_stub import Model
+from tests.bundle.small_bundle import KEY
 from tests.passes.exports_test import lifted
+from tests.runtime.onnx_answers import OnnxModel
+from tests.runtime.quantised_folders import folder_with, weights_only
 
 pytestmark = pytest.mark.slow
 
 TOKENS = 8
 
 
-def with_columns(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with its weights as [K, N]: the quantizer looks for constants there."""
-    held = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in [n for n in model.graph.node if n.op_type == "Transpose" and n.input[0] in held]:
-        matrix = np.ascontiguousarray(numpy_helper.to_array(held[node.input[0]]).T)
-        model.graph.initializer.append(numpy_helper.from_array(matrix, node.output[0]))
-        model.graph.node.remove(node)
-    return model
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recipe's folder with codes in blocks of 32."""
+    source = built("smollm2-135m")
+    file = folder_with(source, tmp_path_factory.mktemp("smollm2") / "4-bits")
+    weights_only(source / "model.onnx", file, bits=4, block_size=32)
+    return file.parent
 
 
 def prompt(session: ort.InferenceSession) -> dict[str, np.ndarray]:
@@ -47,13 +46,8 @@ def prompt(session: ort.InferenceSession) -> dict[str, np.ndarray]:
     return made
 
 
-def test_smollm2_in_4_bits_answers_as_onnx_runtime_does(tmp_path: Path) -> None:
-    config = DefaultWeightOnlyQuantConfig(block_size=32, is_symmetric=False, bits=4)
-    model = with_columns(onnx.load(built("smollm2-135m") / "model.onnx"))
-    quantizer = MatMulNBitsQuantizer(model, algo_config=config)
-    quantizer.process()
-    file = tmp_path / "model.onnx"
-    onnx.save(quantizer.model.model, file)
+def test_smollm2_in_4_bits_answers_as_onnx_runtime_does(folder: Path) -> None:
+    file = folder / "model.onnx"
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(file, options)
@@ -74,3 +68,20 @@ def test_smollm2_in_4_bits_answers_as_onnx_runtime_does(tmp_path: Path) -> None:
     np.testing.assert_array_equal(got.argmax(-1), want.argmax(-1))
     # 30 layers of real arithmetic in another order; measured 5e-6.
     np.testing.assert_allclose(got, want, rtol=0, atol=3e-5 * np.abs(want).max())
+
+
+def test_smollm2_in_4_bits_speaks_in_c_as_in_onnx_runtime(
+    folder: Path, tmp_path: Path, trust: Path
+) -> None:
+    """The codes of 211 products are 4 bits each in the bundle too."""
+    bundle = tmp_path / "smollm2.mllm_bundle"
+    compile_model(Request(model=folder, output=bundle, key=KEY))
+    onnx, model = OnnxModel(folder), Model.open(bundle, trust=trust, threads=2)
+    for question in ("What is photosynthesis?", "List three uses of a paper clip."):
+        said = model.generate(question, max_new_tokens=24)
+        got = [piece.token for piece in said if piece.token is not None]
+        assert got == onnx.text(question, 24, onnx.sampler(0.0, 0))
+    held = [w for w in open_bundle(bundle, LOOK).manifest.weights if w.layout == "panel16"]
+    codes = [w for w in held if w.dtype == "ui4" and w.shape[1] > 48]
+    assert len(codes) == 211
+    assert sum(w.size for w in codes) * 2 == sum(w.shape[0] * w.shape[1] for w in codes)

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mllm_compiler.bundle.signature import public_bytes
 from runtime_stub import Model
-from tests.bundle.small_bundle import KEY
 from tests.runtime.internals import Internals
 from tests.runtime.text_models import language_module, vision_module, write_text_bundle
 
@@ -16,13 +14,6 @@ from tests.runtime.text_models import language_module, vision_module, write_text
 @pytest.fixture(scope="session")
 def internals(tmp_path_factory: pytest.TempPathFactory) -> Internals:
     return Internals(tmp_path_factory.mktemp("internals"))
-
-
-@pytest.fixture(scope="session")
-def trust(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("trust") / "trust"
-    path.write_text(f"# the tests' own\n{public_bytes(KEY).hex()}  # key\n")
-    return path
 
 
 @pytest.fixture(scope="session")
