@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import ParseError
 
 from mllm_compiler.bundle.files import atomic_output, reading
 from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.printing import text_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pass_run import PassRecord
 from mllm_compiler.weights import WeightStore
@@ -64,13 +63,6 @@ def head(record: PassRecord) -> str:
     more = len(record.ops) - SHOWN
     kinds += [f"{more} more kinds"] if more > 0 else []
     return f"// after {record.name}: {record.op_count} operations: {', '.join(kinds)}"
-
-
-def text_of(module: ModuleOp) -> str:
-    """A module as text that parses back, locations included."""
-    stream = io.StringIO()
-    Printer(stream, print_debuginfo=True).print_op(module)
-    return stream.getvalue()
 
 
 def read_dump(path: Path, store: WeightStore) -> ModuleOp:

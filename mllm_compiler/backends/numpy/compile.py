@@ -14,6 +14,7 @@ from xdsl.dialects.func import FuncOp
 from mllm_compiler.backends.artifact import Entry, inputs_of, outputs_of, stream_weights
 from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.mllm import WeightOp
+from mllm_compiler.dialects.printing import text_of
 from mllm_compiler.passes.graphs import block_of, graphs, role_of
 from mllm_compiler.passes.pack_weights import ALIGNMENT, PackedWeight
 from mllm_compiler.weights import WeightStore
@@ -60,7 +61,7 @@ def compile_module(module: ModuleOp) -> NumpyArtifact:
         )
         total = offset + weights[digest].nbytes
     return NumpyArtifact(
-        module=f"{module!s}\n".encode(),
+        module=f"{text_of(module)}\n".encode(),
         entries=tuple(_entry(graph) for graph in graphs(module)),
         weights=tuple(weights.values()),
         weight_bytes=total,
