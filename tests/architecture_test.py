@@ -34,6 +34,7 @@ LAYERS = {
     "pass_run": 8,
     "pipelines": 8,
     "quantised_bundle": 8,
+    "quality": 8,
     "recipes": 8,
     "reduce": 8,
     "report": 8,

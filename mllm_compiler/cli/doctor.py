@@ -35,6 +35,10 @@ REQUIRED = (
 OPTIONAL = {
     "onnxsim": ("mllmc compile --simplify", "pip install 'mllm-compiler[simplify]'"),
     "onnxruntime": ("comparison with onnxruntime in the tests", "make test"),
+    "jiwer": ("word errors in mllmc check", "pip install 'mllm-compiler[check]'"),
+    "matplotlib": ("the picture in mllmc check --html", "pip install 'mllm-compiler[check]'"),
+    "rouge-score": ("ROUGE in mllmc check", "pip install 'mllm-compiler[check]'"),
+    "sacrebleu": ("BLEU in mllmc check", "pip install 'mllm-compiler[check]'"),
     "gguf": ("the recipe smollm2-135m", "make test"),
     "torch": ("training the projector", "pip install 'mllm-compiler[train]'"),
     "transformers": ("exporting models anew", "pip install 'mllm-compiler[export]'"),

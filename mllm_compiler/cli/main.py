@@ -19,6 +19,7 @@ COMMANDS = {
         f"{HERE}.quantize", "quantize_command", "Quantise a model, or refresh a bundle's scales."
     ),
     "run": Entry(f"{HERE}.run", "run_command", "Run a bundle: text, image and sound, or tensors."),
+    "check": Entry(f"{HERE}.check", "check_group", "Hold a bundle to accuracy gates."),
     "explain": Entry(f"{HERE}.explain", "explain_command", "Say where each operation would run."),
     "reduce": Entry(
         f"{HERE}.reduce", "reduce_command", "Find the smallest model that still fails."

@@ -125,4 +125,12 @@ CODES: dict[str, ErrorCode] = {
         "[MLC-X026] (pip install -e ., or compile with --target numpy)",
         remedy="Run `pip install -e .` (or `make test`) with a C compiler at hand.",
     ),
+    "MLC-X027": ErrorCode(
+        title="A library of the checks is not installed",
+        exit=4,
+        cause="A metric or a picture is computed by a library that the extra `check` brings.",
+        example="mllmc check: error: the package jiwer is not installed [MLC-X027] (pip install "
+        "'mllm-compiler[check]')",
+        remedy="`pip install 'mllm-compiler[check]'`.",
+    ),
 }

@@ -134,10 +134,20 @@ CODES: dict[str, ErrorCode] = {
     "MLC-U016": ErrorCode(
         title="No samples",
         exit=1,
-        cause="The folder of `--data` holds no sample that fits any graph of the model.",
+        cause="The folder of `--data` holds no sample that fits any graph of the model, nothing "
+        "that a check can use, or a text that is not UTF-8.",
         example="samples: error: no sample for any of the graphs (encoder, decoder) [MLC-U016] "
         "(put .npz files into it, an array for each input of a graph)",
         remedy="Put `.npz` files into the folder, or into `FOLDER/GRAPH/` where it has several "
         "graphs: an array for each input, by its name.",
+    ),
+    "MLC-U017": ErrorCode(
+        title="Data that says nothing of the model",
+        exit=1,
+        cause="`mllmc check` found texts, sounds, pictures or tensors, but the bundle has no entry "
+        "that takes any of them.",
+        example="encoder.mllm_bundle: error: the data has nothing that its entries take (encoder) "
+        "[MLC-U017] (docs/checking.md says what the data of a check looks like)",
+        remedy="Give data of the kind that the model takes; `docs/checking.md` lists them.",
     ),
 }

@@ -72,8 +72,11 @@ def node_values(module: ModuleOp, graph: FuncOp, inputs: Values, store: WeightSt
 
 
 def last_ops(graph: FuncOp) -> dict[str, Operation]:
-    """The last op that was made from each node; an op in a region runs many times, so is none."""
-    ops = [op for op in block_of(graph).ops if op.results and location_name(op)]
+    """The last op that was made from each node; an op in a region runs many times, so is none.
+
+    A weight has no node.
+    """
+    ops = [op for op in block_of(graph).ops if op.operands and op.results and location_name(op)]
     return {location_name(op): op for op in ops}
 
 

@@ -1,0 +1,141 @@
+"""The accuracy check: a bundle beside its float model on data, gate by gate."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mllm_compiler.bundle.verify import LOOK, Policy
+from mllm_compiler.quality.data import read_data
+from mllm_compiler.quality.gates import Gate, cosine_gates, quality_gates
+from mllm_compiler.quality.layers import SHOWN_TOKENS, NodeError, node_errors
+from mllm_compiler.quality.measure import Measurement
+from mllm_compiler.quality.sides import Side, opened
+from mllm_compiler.quality.thresholds import Thresholds
+
+SUFFIX = ".mllm_bundle"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a check found.
+
+    Attributes:
+        bundle: The bundle's file.
+        target: Its target.
+        fidelity: What its values were compared with.
+        gates: In groups; of cosines the worst first.
+        nodes: The error of each node, in the order of the model.
+    """
+
+    bundle: str
+    target: str
+    fidelity: str
+    gates: tuple[Gate, ...]
+    nodes: tuple[NodeError, ...]
+
+    @property
+    def passes(self) -> bool:
+        """Whether every gate does."""
+        return all(gate.passes for gate in self.gates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What to check, and on what.
+
+    Attributes:
+        baseline: The float model: a bundle, or what `mllmc compile` takes.
+        data: The folder of data.
+        reference: A bundle of the target numpy, of the same model and recipe.
+        thresholds: What to reach.
+        window: Tokens that a text is cut into.
+        tokens: The most tokens of texts.
+    """
+
+    baseline: Path
+    data: Path
+    reference: Path | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    window: int = 512
+    tokens: int = 1536
+
+
+def check_accuracy(
+    bundle: Path, asked: Asked, policy: Policy, *, trust: Path | None = None
+) -> Checked:
+    """Runs a bundle, its float model and its reference, and holds the bundle to the thresholds.
+
+    Raises:
+        CompileError: A bundle is refused, or the data cannot be read or fits no entry.
+    """
+    data = read_data(asked.data)
+    with ExitStack() as stack:
+        given = stack.enter_context(opened(bundle, policy, trust))
+        plain = stack.enter_context(_baseline(asked.baseline, policy))
+        reference = None
+        if asked.reference is not None:
+            reference = stack.enter_context(opened(asked.reference, policy, trust))
+        found = Measurement(plain, given, reference, asked.window, asked.tokens)
+        metrics = found.metrics(data)
+        nodes = _nodes(found)
+        return Checked(
+            bundle=str(bundle),
+            target=", ".join(given.bundle.manifest.targets),
+            fidelity=_fidelity(given, asked.reference),
+            gates=(
+                *cosine_gates("fidelity", found.fidelity.items(), asked.thresholds),
+                *quality_gates(metrics, asked.thresholds),
+                *_layer_gates(nodes, asked.thresholds),
+            ),
+            nodes=tuple(nodes),
+        )
+
+
+@contextmanager
+def _baseline(path: Path, policy: Policy) -> Generator[Side]:
+    """The float model: a bundle as it is; anything else is compiled for numpy, for this once."""
+    from mllm_compiler.compiler import Request, compile_model
+
+    if path.suffix == SUFFIX:
+        with opened(path, policy) as side:
+            yield side
+        return
+    with tempfile.TemporaryDirectory(prefix="mllmc-check-") as folder:
+        made = Path(folder) / f"baseline{SUFFIX}"
+        compile_model(Request(model=path, target="numpy", output=made))
+        with opened(made, LOOK) as side:
+            yield side
+
+
+def _fidelity(given: Side, reference: Path | None) -> str:
+    if reference is not None:
+        return f"outputs of entries against {reference}"
+    if given.runner is not None:
+        return "none: a bundle of the target numpy is the reference itself"
+    return "none: no --reference, a bundle of the target numpy of the same model and recipe"
+
+
+def _nodes(found: Measurement) -> list[NodeError]:
+    """The nodes of every entry that ran, where both modules are there to be looked into."""
+    inner = found.reference or found.given
+    if inner.runner is None or found.plain.runner is None:
+        return []
+    nodes: list[NodeError] = []
+    for entry, inputs in found.seen.items():
+        short = {
+            name: array[:, :SHOWN_TOKENS] if array.dtype.kind == "i" and array.ndim == 2 else array
+            for name, array in inputs.items()
+        }
+        nodes += node_errors(found.plain, inner, entry, short)
+    return nodes
+
+
+def _layer_gates(nodes: list[NodeError], thresholds: Thresholds) -> list[Gate]:
+    """Gates of nodes where they have a threshold, or where a value is not a number."""
+    pairs = [(node.name, node.cosine) for node in nodes]
+    gates = cosine_gates("layers", pairs, thresholds)
+    return [g for g in gates if g.threshold is not None or not g.passes]
