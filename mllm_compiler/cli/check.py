@@ -10,6 +10,7 @@ import click
 from mllm_compiler.cli.console import progress, table, write_json, write_line
 
 if TYPE_CHECKING:
+    from mllm_compiler.quality.bisect import Bisected
     from mllm_compiler.quality.check import Checked
 
 PATH = click.Path(path_type=Path)
@@ -29,7 +30,13 @@ def check_group() -> None:
 @click.option("--reference", type=PATH, help="The same model and recipe for the target numpy.")
 @click.option("--thresholds", type=PATH, help="What to reach: FILE.toml.")
 @click.option("--window", type=click.IntRange(2), default=512, show_default=True)
+@click.option(
+    "--piece", type=click.IntRange(1), default=256, help="Tokens a run; the past is kept."
+)
 @click.option("--tokens", type=click.IntRange(2), default=1536, show_default=True)
+@click.option("--bisect", type=PATH, help="Where a gate fails: write a recipe that passes.")
+@click.option("--quant", metavar="RECIPE", help="The bundle's recipe, for --bisect.")
+@click.option("--calibration", type=PATH, help="Samples of the recipe, for --bisect.")
 @click.option("--junit", "junit_file", type=PATH, help="Also write JUnit XML.")
 @click.option("--html", type=PATH, help="Also write a page, in one file.")
 @click.option("--trust", type=PATH, help="Believe the keys of this file.")
@@ -44,7 +51,11 @@ def accuracy(
     reference: Path | None,
     thresholds: Path | None,
     window: int,
+    piece: int,
     tokens: int,
+    bisect: Path | None,
+    quant: str | None,
+    calibration: Path | None,
     junit_file: Path | None,
     html: Path | None,
     trust: Path | None,
@@ -56,13 +67,19 @@ def accuracy(
     from mllm_compiler.bundle.trust import read_trust
     from mllm_compiler.bundle.verify import Policy
     from mllm_compiler.cli.check_page import facts_of, page
+    from mllm_compiler.errors import CompileError
+    from mllm_compiler.quality.bisect import bisect as bisected
     from mllm_compiler.quality.check import SUFFIX, Asked, check_accuracy
     from mllm_compiler.quality.junit import junit
     from mllm_compiler.quality.thresholds import Thresholds, read_thresholds
     from mllm_compiler.recipes import find_model
 
     limits = Thresholds() if thresholds is None else read_thresholds(thresholds)
-    for output in (junit_file, html):
+    if (bisect is None) != (quant is None) or (bisect and Path(baseline).suffix == SUFFIX):
+        text = "--bisect needs --quant, and a model as --baseline: it compiles"
+        remedy = "give the recipe and the model, or leave --bisect and --quant out"
+        raise CompileError("MLC-U007", text, location="mllmc check accuracy", remedy=remedy)
+    for output in (junit_file, html, bisect):
         if output is not None:
             check_output(output)
     policy = Policy(trust=read_trust(trust), allow_unsigned=allow_unsigned)
@@ -74,10 +91,24 @@ def accuracy(
             reference=reference,
             thresholds=limits,
             window=window,
+            piece=piece,
             tokens=tokens,
         )
         shown.step("running the models")
         checked = check_accuracy(bundle, asked, policy, trust=trust)
+        found = None
+        if bisect is not None and quant is not None and not checked.passes:
+            found = bisected(
+                asked.baseline,
+                quant,
+                asked,
+                checked.suspects,
+                calibration=calibration,
+                step=shown.step,
+            )
+            if found is not None:
+                with atomic_output(bisect) as out:
+                    out.write(found.text.encode())
     if junit_file is not None:
         with atomic_output(junit_file) as out:
             out.write(junit(checked.bundle, checked.gates))
@@ -85,9 +116,11 @@ def accuracy(
         with atomic_output(html) as out:
             out.write(page(checked).encode())
     if as_json:
-        write_json(facts_of(checked))
+        write_json(facts_of(checked, found))
     else:
         _tell(checked)
+        if bisect is not None and not checked.passes:
+            _tell_bisected(found, bisect)
     context.exit(0 if checked.passes else 3)
 
 
@@ -108,3 +141,15 @@ def _tell(checked: Checked) -> None:
     failed = [gate for gate in checked.gates if not gate.passes]
     count = len(checked.gates)
     write_line(f"{count - len(failed)} of {count} gates pass" if failed else f"{count} gates pass")
+
+
+def _tell_bisected(found: Bisected | None, path: Path) -> None:
+    if found is None:
+        write_line("bisection: the gates fail even where all of these layers are kept")
+        return
+    for name in found.kept:
+        write_line(f"keep {name}")
+    write_line(
+        f"bisection: all gates pass with {len(found.kept)} layers kept ({found.tries} recipes "
+        f"tried): mllmc compile --quant {path}"
+    )

@@ -13,6 +13,7 @@ from mllm_compiler.quality.picture import error_picture
 
 if TYPE_CHECKING:
     from mllm_compiler.bundle.typed_json import Json
+    from mllm_compiler.quality.bisect import Bisected
     from mllm_compiler.quality.check import Checked
     from mllm_compiler.quality.gates import Gate
 
@@ -21,7 +22,7 @@ WORST = 40
 """How many nodes the page lists."""
 
 
-def facts_of(checked: Checked) -> dict[str, Json]:
+def facts_of(checked: Checked, bisected: Bisected | None = None) -> dict[str, Json]:
     """All that is known; a value that is not a finite number is a text."""
     return {
         "bundle": checked.bundle,
@@ -30,6 +31,8 @@ def facts_of(checked: Checked) -> dict[str, Json]:
         "passed": checked.passes,
         "gates": [_gate(gate) for gate in checked.gates],
         "layers": [{k: _plain(v) for k, v in asdict(node).items()} for node in checked.nodes],
+        "suspects": list(checked.suspects),
+        "kept": None if bisected is None else list(bisected.kept),
     }
 
 

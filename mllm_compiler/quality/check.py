@@ -14,7 +14,9 @@ from mllm_compiler.quality.gates import Gate, cosine_gates, quality_gates
 from mllm_compiler.quality.layers import SHOWN_TOKENS, NodeError, node_errors
 from mllm_compiler.quality.measure import Measurement
 from mllm_compiler.quality.sides import Side, opened
+from mllm_compiler.quality.suspects import suspects
 from mllm_compiler.quality.thresholds import Thresholds
+from mllm_compiler.reference import find_function
 
 SUFFIX = ".mllm_bundle"
 
@@ -29,6 +31,7 @@ class Checked:
         fidelity: What its values were compared with.
         gates: In groups; of cosines the worst first.
         nodes: The error of each node, in the order of the model.
+        suspects: The quantised nodes, `graph:node`, that which adds the most error first.
     """
 
     bundle: str
@@ -36,6 +39,7 @@ class Checked:
     fidelity: str
     gates: tuple[Gate, ...]
     nodes: tuple[NodeError, ...]
+    suspects: tuple[str, ...]
 
     @property
     def passes(self) -> bool:
@@ -53,6 +57,7 @@ class Asked:
         reference: A bundle of the target numpy, of the same model and recipe.
         thresholds: What to reach.
         window: Tokens that a text is cut into.
+        piece: Tokens that go through the model at a time; the model keeps its past.
         tokens: The most tokens of texts.
     """
 
@@ -61,6 +66,7 @@ class Asked:
     reference: Path | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
     window: int = 512
+    piece: int = 256
     tokens: int = 1536
 
 
@@ -79,7 +85,14 @@ def check_accuracy(
         reference = None
         if asked.reference is not None:
             reference = stack.enter_context(opened(asked.reference, policy, trust))
-        found = Measurement(plain, given, reference, asked.window, asked.tokens)
+        found = Measurement(
+            plain,
+            given,
+            reference,
+            window=asked.window,
+            piece=asked.piece,
+            tokens=asked.tokens,
+        )
         metrics = found.metrics(data)
         nodes = _nodes(found)
         return Checked(
@@ -92,6 +105,7 @@ def check_accuracy(
                 *_layer_gates(nodes, asked.thresholds),
             ),
             nodes=tuple(nodes),
+            suspects=_suspects(found, nodes),
         )
 
 
@@ -132,6 +146,18 @@ def _nodes(found: Measurement) -> list[NodeError]:
         }
         nodes += node_errors(found.plain, inner, entry, short)
     return nodes
+
+
+def _suspects(found: Measurement, nodes: list[NodeError]) -> tuple[str, ...]:
+    """The quantised nodes of all entries that ran, that which adds the most error first."""
+    inner = found.reference or found.given
+    if inner.runner is None:
+        return ()
+    added: dict[str, float] = {}
+    for entry in found.seen:
+        own = [node for node in nodes if node.name.startswith(f"{entry}/")]
+        added |= suspects(find_function(inner.runner.module, entry), own)
+    return tuple(sorted(added, key=lambda name: -added[name]))
 
 
 def _layer_gates(nodes: list[NodeError], thresholds: Thresholds) -> list[Gate]:

@@ -59,5 +59,6 @@ def node_errors(plain: Side, given: Side, entry: str, inputs: Values) -> list[No
 def _values(side: Side, entry: str, inputs: Values) -> Values:
     assert side.runner is not None
     module, store = side.runner.module, side.runner.store
+    side.past.clear()
     given = side.completed(entry, inputs)
     return node_values(module, find_function(module, entry), given, store)

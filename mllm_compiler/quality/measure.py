@@ -37,6 +37,7 @@ class Measurement:
         given: The bundle.
         reference: The quantised reference; None where the bundle is one itself, or none is given.
         window: Tokens that a text is cut into.
+        piece: Tokens of it that go through the model at a time.
         tokens: The most tokens of texts.
         fidelity: The least cosine of each output of the bundle with the reference.
         seen: The first inputs of each entry.
@@ -47,6 +48,7 @@ class Measurement:
     given: Side
     reference: Side | None = None
     window: int = 512
+    piece: int = 256
     tokens: int = 1536
     fidelity: dict[str, float] = field(default_factory=dict[str, float])
     seen: dict[str, Values] = field(default_factory=dict[str, Values])
@@ -72,8 +74,19 @@ class Measurement:
             )
         return {"nan_values": float(self.nan_values), **found}
 
-    def run(self, entry: str, inputs: Values) -> tuple[dict[str, Array], dict[str, Array]]:
-        """What the float model and the bundle give; the bundle is held to the reference too."""
+    def run(
+        self, entry: str, inputs: Values, *, follows: bool = False
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """What the float model and the bundle give; the bundle is held to the reference too.
+
+        Args:
+            entry: The entry.
+            inputs: Its inputs; what other entries gave and the past are added.
+            follows: Whether the past is that of the run before; else it is empty.
+        """
+        for side in (self.plain, self.given, self.reference):
+            if side is not None and not follows:
+                side.past.clear()
         expected, got = self.plain.run(entry, inputs), self.given.run(entry, inputs)
         self.seen.setdefault(entry, inputs)
         self.nan_values += sum(_nan_values(expected[name], got[name]) for name in expected)
@@ -91,8 +104,12 @@ class Measurement:
         if entry is None:
             return {}
         for ids in self._windows(data):
-            expected, got = self.run(entry, self._tokens(entry, ids))
-            sums.add(expected["logits"][0, :-1], got["logits"][0, :-1], ids[1:])
+            for at in range(0, len(ids), self.piece):
+                inputs = self._tokens(entry, ids, at)
+                expected, got = self.run(entry, inputs, follows=at > 0)
+                targets = ids[at + 1 : at + 1 + self.piece]
+                rows = slice(len(targets))
+                sums.add(expected["logits"][0, rows], got["logits"][0, rows], targets)
         return sums.metrics()
 
     def _windows(self, data: Data) -> Iterator[NDArray[np.int64]]:
@@ -103,13 +120,14 @@ class Measurement:
             pieces = (ids[at : at + self.window] for at in range(0, len(ids), self.window))
             yield from (piece for piece in pieces if len(piece) > 1)
 
-    def _tokens(self, entry: str, ids: NDArray[np.int64]) -> dict[str, Array]:
-        """The inputs of a language model for some tokens at the beginning."""
-        row, known = ids[None], self.given.inputs_of(entry)
+    def _tokens(self, entry: str, ids: NDArray[np.int64], at: int) -> dict[str, Array]:
+        """The inputs of a language model for the piece of a window that starts at a token."""
+        row, known = ids[None, at : at + self.piece], self.given.inputs_of(entry)
+        total = at + row.shape[1]
         inputs: dict[str, Array] = {
             "input_ids": row,
-            "attention_mask": np.ones_like(row),
-            "position_ids": np.arange(len(ids), dtype=np.int64)[None],
+            "attention_mask": np.ones((1, total), np.int64),
+            "position_ids": np.arange(at, total, dtype=np.int64)[None],
         }
         return {name: array for name, array in inputs.items() if name in known}
 

@@ -6,10 +6,11 @@ Outputs that other entries read are kept and given to them; a cache without toke
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +41,7 @@ class Side:
         reply: Answers what a user asks.
         runner: The module itself, where the target is `numpy`.
         shared: Outputs that are inputs of other entries, by entry and name of the input.
+        past: The caches after the last run, by entry and name of the input.
     """
 
     bundle: Bundle
@@ -48,6 +50,7 @@ class Side:
     reply: Callable[[Ask], str]
     runner: NumpyRunner | None = None
     shared: dict[tuple[str, str], Array] = field(default_factory=dict[tuple[str, str], Array])
+    past: dict[tuple[str, str], Array] = field(default_factory=dict[tuple[str, str], Array])
 
     def entry_of(self, role: str) -> str | None:
         """The entry that has a role."""
@@ -59,8 +62,9 @@ class Side:
         return tuple(tensor.name for tensor in self.bundle.manifest.entries[entry].inputs)
 
     def completed(self, entry: str, inputs: Values) -> dict[str, Array]:
-        """Inputs with what other entries gave, and with caches without tokens."""
-        given = {name: array for (to, name), array in self.shared.items() if to == entry}
+        """Inputs with what other entries gave, and with the past, which may have no tokens."""
+        kept = {**self.shared, **self.past}
+        given = {name: array for (to, name), array in kept.items() if to == entry}
         found = {**given, **inputs}
         for name in self.inputs_of(entry):
             if name not in found and self.runner is not None:
@@ -74,7 +78,18 @@ class Side:
         for consumer, name, producer, output in self._edges:
             if producer == entry:
                 self.shared[consumer, name] = outputs[output]
+        self.past |= {(entry, name): array for name, array in self._present(entry, outputs)}
         return outputs
+
+    def _present(self, entry: str, outputs: Values) -> Iterator[tuple[str, Array]]:
+        """What a cache holds after a run, by the names of the inputs that take it."""
+        names = self._pipeline.get("caches", {}).get(entry)
+        for layer in count() if names else ():
+            for kind in ("key", "value"):
+                out = names["out"].format(layer=layer, kind=kind)
+                if out not in outputs:
+                    return
+                yield names[kind].format(layer=layer), outputs[out]
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text; none is put before or behind it."""
@@ -84,10 +99,14 @@ class Side:
     def _tokenizer(self) -> Tokenizer:
         return Tokenizer.from_str(bytes(self.bundle.member(TOKENIZER)).decode())
 
-    @cached_property
+    @property
     def _edges(self) -> Sequence[Sequence[str]]:
+        return self._pipeline.get("edges", [])
+
+    @cached_property
+    def _pipeline(self) -> dict[str, Any]:
         config = cast("dict[str, Any]", json.loads(bytes(self.bundle.member("config.json"))))
-        return config.get("pipeline", {}).get("edges", [])
+        return config.get("pipeline", {})
 
 
 @contextmanager
