@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from mllm_compiler.assembly import assemble
 from mllm_compiler.backends.c.emit_c import emit_c
@@ -18,18 +20,21 @@ from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.writer import check_size, write_bundle
 from mllm_compiler.calibration import Model, write_samples
 from mllm_compiler.dialects import make_context
+from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
 from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
     LIFT,
+    PRUNE,
     QUANTISE,
     TOLERANCES,
     check_pass,
     check_target,
     pass_class,
     pass_names,
+    read_passes,
 )
 from mllm_compiler.quantisation.recipe import read_recipe
 from mllm_compiler.quantised_bundle import QuantisationRecord
@@ -51,6 +56,7 @@ class Request:
         output: The bundle to write; without one nothing is written.
         key: Signs the bundle; without one it is unsigned.
         quant: The recipe that it is quantised by; without one it is not.
+        prune: Passes that prune, `drop-tokens{after=2 keep=196}`, separated by commas.
         fallback: Where operations may run that the target cannot; `none` refuses them.
         stop_after: The last pass; no artifact is made then.
         simplify: Whether onnxsim runs first.
@@ -66,6 +72,7 @@ class Request:
     output: Path | None = None
     key: Ed25519PrivateKey | None = None
     quant: str | None = None
+    prune: str = ""
     fallback: str = "none"
     stop_after: str | None = None
     simplify: bool = False
@@ -127,7 +134,8 @@ def compile_model(
     start = time.perf_counter()
     check_target(request.target, "--target")
     recipe = None if request.quant is None else read_recipe(request.quant)
-    names = _names(request)
+    pruning = _pruning(request)
+    names = _names(request, tuple(pruning))
     if request.output is not None and request.stop_after is None:
         check_output(request.output)
     step("importing")
@@ -151,8 +159,9 @@ def compile_model(
                 model = Model(module, imported.spec, imported.store)
                 write_samples(model, request.data, Path(folder), recipe.calibration, warn)
             step(name)
-            passes = [pass_class(name)(**_options(name, request, imported.spec, folder))]
-            records += run_passes(module, passes, context, watching, first=len(records))
+            options = _options(name, request, imported.spec, folder)
+            this = pruning.get(name) or pass_class(name)(**options)
+            records += run_passes(module, [this], context, watching, first=len(records))
             lifted = lifted_share(module) if name in LIFT.passes else lifted
             if name == QUANTISE.passes[-1] and recipe is not None:
                 products = tuple(quantised_products(module))
@@ -177,9 +186,21 @@ def compile_model(
     )
 
 
-def _names(request: Request) -> tuple[str, ...]:
+def _pruning(request: Request) -> dict[str, ModulePass]:
+    """The passes that prune, by name and in order."""
+    known = {name: partial(pass_class, name) for name in PRUNE}
+    passes = read_passes(request.prune, known, "--prune").passes
+    by_name = {one.name: one for one in passes}
+    if len(by_name) < len(passes):
+        text, remedy = "a pass is named twice", "give its options once"
+        raise CompileError("MLC-U007", text, location="--prune", remedy=remedy)
+    return by_name
+
+
+def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
     """The passes to run."""
-    names = pass_names(request.target, quantised=request.quant is not None)
+    quantised = request.quant is not None
+    names = pass_names(request.target, pruning=pruning, quantised=quantised)
     if request.stop_after is None:
         return names
     if request.stop_after == IMPORT:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
-from xdsl.passes import ModulePass
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass, PassPipeline
+from xdsl.utils.arg_spec import parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
 
 from mllm_compiler.errors import CompileError
 
@@ -37,6 +40,7 @@ TOLERANCES: dict[str, float] = {
     "lift-mlp": 0.0,
     "lift-patch-embed": ROUNDING,
     "drop-tokens": math.inf,
+    "prune-heads": math.inf,
     "quantise-linears": math.inf,
     "quantise-embeddings": math.inf,
     "fuse-qkv": ROUNDING,
@@ -51,6 +55,10 @@ TOLERANCES: dict[str, float] = {
 
 PASSES = tuple(TOLERANCES)
 """Every pass of `mllm_compiler/passes/`, by its command-line name."""
+
+
+Between = Callable[[ModulePass | None, ModuleOp, ModulePass | None], None]
+"""Is told the pass before, the module, and the pass that follows."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,9 @@ LIFT = Stage(
     ),
     "what has an exact form is in the mllm dialect, each structure as one op",
 )
+PRUNE = ("drop-tokens", "prune-heads")
+"""Passes behind the lift that change what a model computes, where they are asked for."""
+
 QUANTISE = Stage(
     ("quantise-linears", "quantise-embeddings"),
     "products and look-ups have the formats of a recipe",
@@ -133,12 +144,39 @@ def class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("-"))
 
 
-def pass_names(pipeline: str, *, quantised: bool = False) -> tuple[str, ...]:
-    """The passes of a pipeline in order, with those of a recipe or without."""
-    stages = list(PIPELINES[pipeline])
-    if quantised:
-        stages.insert(stages.index(LIFT) + 1, QUANTISE)
-    return tuple(name for stage in stages for name in stage.passes)
+def pass_names(
+    pipeline: str, *, pruning: Sequence[str] = (), quantised: bool = False
+) -> tuple[str, ...]:
+    """The passes of a pipeline in order, behind the lift those that prune and those of a recipe."""
+    names = list[str]()
+    for stage in PIPELINES[pipeline]:
+        names += stage.passes
+        if stage is LIFT:
+            names += [*pruning, *(QUANTISE.passes if quantised else ())]
+    return tuple(names)
+
+
+def read_passes(
+    spec: str,
+    available: Mapping[str, Callable[[], type[ModulePass]]],
+    where: str,
+    callback: Between | None = None,
+) -> PassPipeline:
+    """The passes that `name{option=value},name` asks for.
+
+    Raises:
+        CompileError: `MLC-U004`, one is unknown, or an option is.
+    """
+    try:
+        for wanted in parse_pipeline(spec):
+            check_pass(wanted.name, available, where)
+        return PassPipeline.parse_spec(dict(available), spec, callback)
+    except ArgSpecParseError as fault:
+        message = str(fault).strip().splitlines()[-1]
+    except ValueError as fault:
+        message = str(fault)
+    remedy = "write passes as name{option=value},name"
+    raise CompileError("MLC-U004", message, location=where, remedy=remedy)
 
 
 def check_target(target: str, where: str) -> None:

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 makes buckets."
 
+PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4 data=DIR}."
+
 
 @click.command(name="compile")
 @click.argument("model")
 @click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--quant", metavar="RECIPE", help="Quantise: a built-in recipe or a .toml file.")
+@click.option("--prune", default="", metavar="PASSES", help=PRUNE)
 @click.option("--key", type=PATH, help="Sign with this key; else with your own, made on first use.")
 @click.option("--unsigned", is_flag=True, help="Do not sign.")
 @click.option("-o", "--output", type=PATH, help="The bundle.  [default: NAME.mllm_bundle]")
@@ -41,6 +44,7 @@ def compile_command(
     target: str,
     dims: tuple[str, ...],
     quant: str | None,
+    prune: str,
     key: Path | None,
     unsigned: bool,
     output: Path | None,
@@ -83,6 +87,7 @@ def compile_command(
             model=path,
             target=target,
             dims=read_dims(dims),
+            prune=prune,
             output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),
             quant=quant,
             key=None if unsigned or stop_after else signing_key(key),

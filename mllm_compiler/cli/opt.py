@@ -12,9 +12,8 @@ from typing import IO, NoReturn
 
 import click
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass, PassPipeline
-from xdsl.utils.arg_spec import parse_pipeline
-from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
+from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from mllm_compiler import __version__
@@ -32,6 +31,7 @@ from mllm_compiler.pipelines import (
     check_pass,
     pass_class,
     pass_names,
+    read_passes,
 )
 from mllm_compiler.weights import WeightStore
 
@@ -96,14 +96,7 @@ class MllmOpt(xDSLOptMain):
             assert isinstance(self.ctx, CompilerContext)
             self.ctx.store = _store_of_model(self.args.weights)
         spec = ",".join(filter(None, [self._named_pipeline(), self.args.passes]))
-        try:
-            for wanted in parse_pipeline(spec):
-                check_pass(wanted.name, self.available_passes, NAME)
-            self.pipeline = PassPipeline.parse_spec(self.available_passes, spec, self._after)
-        except ArgSpecParseError as fault:
-            raise _bad_spec(str(fault).strip().splitlines()[-1]) from None
-        except ValueError as fault:
-            raise _bad_spec(str(fault)) from None
+        self.pipeline = read_passes(spec, self.available_passes, f"{NAME} -p", self._after)
 
     def _named_pipeline(self) -> str:
         wanted = self.args.pipeline
@@ -175,11 +168,6 @@ def _store_of_model(model: str) -> WeightStore:
     from mllm_compiler.recipes import find_model
 
     return import_model(find_model(model, say)).store
-
-
-def _bad_spec(message: str) -> CompileError:
-    remedy = "write passes as name{option=value},name"
-    return CompileError("MLC-U004", message, location=f"{NAME} -p", remedy=remedy)
 
 
 def _wrong_usage(message: str) -> NoReturn:

@@ -42,7 +42,7 @@ CODES: dict[str, ErrorCode] = {
         title="Options of a pass that prunes fit no model",
         exit=2,
         cause="The numbers of stages differ, budgets do not fall, a budget is smaller than the "
-        "cover's cells, or a word is unknown.",
+        "cover's cells, heads and share are both given or neither, or a word is unknown.",
         example="drop-tokens: error: these options fit no model: the budgets of keep fall "
         "[MLC-P020] (such as drop-tokens{after=2 keep=196 score=attention cover=7})",
         remedy="Correct the option; docs/pruning.md lists them.",
@@ -50,8 +50,9 @@ CODES: dict[str, ErrorCode] = {
     "MLC-P021": ErrorCode(
         title="A model cannot be pruned as asked",
         exit=1,
-        cause="Its layers are fewer than asked for, its attention is masked, its tokens are no "
-        "square image, or an operation behind the layer needs all tokens.",
+        cause="Its layers or heads are fewer than asked for, its attention is masked, its tokens "
+        "are no square image, an operation behind the layer needs all tokens, heads that share "
+        "keys go together, or there are no calibration inputs.",
         example="/head/Reshape: error: its tokens cannot be dropped: 'mllm.reshape' needs all of "
         "them [MLC-P021] (drop them behind it, or cut the model before it)",
         remedy="Name another layer, graph or cover, or cut the model where it needs all tokens.",

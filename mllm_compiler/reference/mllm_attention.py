@@ -47,20 +47,37 @@ def causal_mask(queries: int, keys: int, window: int | None) -> Array:
 
 def attend(op: AttentionInterface, q: Array, k: Array, v: Array, masks: Sequence[Array]) -> Array:
     """softmax(scale q k^T + bias) v where boolean masks exclude and others are added."""
-    group = op.head_count // op.kv_head_count
-    queries = wide(split_heads(q, op.head_count))
-    keys, values = (
-        np.repeat(wide(split_heads(x, op.kv_head_count)), group, axis=1) for x in (k, v)
-    )
+    values = _repeated(op, v)
+    return merge_heads(np.matmul(_weights(op, q, k, masks), values)).astype(q.dtype, copy=False)
+
+
+def _repeated(op: AttentionInterface, x: Array) -> Array:
+    """The keys or values that each head reads: [B, H, S, D]."""
+    heads = wide(split_heads(x, op.kv_head_count))
+    return np.repeat(heads, op.head_count // op.kv_head_count, axis=1)
+
+
+def _weights(op: AttentionInterface, q: Array, k: Array, masks: Sequence[Array]) -> Array:
+    queries, keys = wide(split_heads(q, op.head_count)), _repeated(op, k)
     scores: Array = np.matmul(queries, keys.swapaxes(2, 3)) * queries.dtype.type(op.scale_value)
     lowest = np.finfo(scores.dtype).min
     for mask in masks:
         scores = np.where(mask, scores, lowest) if mask.dtype == np.bool_ else scores + mask
-    return merge_heads(np.matmul(softmax(scores, -1), values)).astype(q.dtype, copy=False)
+    return softmax(scores, -1)
+
+
+def attention_weights(op: AttentionOp, operands: Sequence[Array]) -> Array:
+    """How much of each key's value each query takes: [B, H, T, S]."""
+    q, k, _, *sides = operands
+    return _weights(op, q, k, _masks(op, q, k, sides))
 
 
 def _attention(op: AttentionOp, operands: Sequence[Array], frame: Frame) -> Array:
     q, k, v, *sides = operands
+    return attend(op, q, k, v, _masks(op, q, k, sides))
+
+
+def _masks(op: AttentionOp, q: Array, k: Array, sides: list[Array]) -> list[Array]:
     masks: list[Array] = []
     key_mask = sides.pop(0)[:, None, None, :] != 0 if op.key_mask is not None else None
     if op.bias is not None:
@@ -71,7 +88,7 @@ def _attention(op: AttentionOp, operands: Sequence[Array], frame: Frame) -> Arra
         keys = k.shape[1] if k.ndim == 3 else k.shape[2]
         window = None if op.window is None else op.window.value.data
         masks.append(causal_mask(q.shape[1], keys, window))
-    return attend(op, q, k, v, masks)
+    return masks
 
 
 def _cross_attn(op: CrossAttnOp, operands: Sequence[Array], frame: Frame) -> Array:
