@@ -67,7 +67,11 @@ def publish(figures: dict[str, float]) -> int:
     """Prints the figures and, with `--json FILE`, writes them with machine and commit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path, help="write the figures there too")
-    target: Path | None = parser.parse_args().json
+    return report(figures, parser.parse_args().json)
+
+
+def report(figures: dict[str, float], target: Path | None) -> int:
+    """Prints the figures and writes them, with machine and commit, where a target is given."""
     for name, value in figures.items():
         sys.stdout.write(f"{name:28} {value:12.4f}\n")
     if target is not None:

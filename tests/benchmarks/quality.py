@@ -1,0 +1,41 @@
+"""What quantisation and pruning cost the real models, in one table.
+
+    python tests/benchmarks/quality.py --json docs/figures/quality.json
+    python tests/benchmarks/quality.py --only smollm2 --json docs/figures/quality.json
+
+Each model has a file of its own beside this one, `quality_MODEL.py`. With `--only`, figures of
+other models stay in the file as they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.benchmarks.figures import report
+
+MODELS = sorted(p.stem.removeprefix("quality_") for p in Path(__file__).parent.glob("quality_*.py"))
+
+
+def main() -> int:
+    """Measure everything that is asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", choices=MODELS, help="measure one model")
+    parser.add_argument("--json", type=Path, help="write the figures there too")
+    asked = parser.parse_args()
+    target: Path | None = asked.json
+    found: dict[str, float] = {}
+    if asked.only is not None and target is not None and target.exists():
+        found |= json.loads(target.read_text(encoding="utf-8"))["figures"]
+    for name in MODELS if asked.only is None else [asked.only]:
+        found |= import_module(f"tests.benchmarks.quality_{name}").figures()
+    return report(found, target)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
