@@ -2,7 +2,7 @@
 
     %s = mllm.token_importance %q, %k : [B, prefix + N]
     %p = mllm.slice %s : [B, N]
-    %c = ... the best token of each cell of the cover gets the score infinity
+    %c = ... the best token of each cell of the cover gets the largest number
     %_, %i = mllm.top_k %c {by_index} : [B, K]
     %r = mllm.concat 0 .. prefix - 1, %i + prefix : [B, prefix + K]
 
@@ -17,7 +17,7 @@ from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import i64
+from xdsl.dialects.builtin import f16, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects.dims import Dim
@@ -121,20 +121,21 @@ def choose(
 
 
 def _covered(scores: SSAValue, cover: Cover, put: Put) -> SSAValue:
-    """Scores in which the best of each cell is infinite; an empty cell has none."""
+    """Scores in which the best of each cell has the largest number; an empty cell has none."""
     (batch, patches), element = shape_of(scores), element_of(scores)
+    most = float(np.finfo(np.float16 if element == f16 else np.float32).max)
     cells = put(ReshapeOp(cover.cells, (shape_of(cover.cells)[0], 1, patches)))
     numbers = put(ReshapeOp(put(IotaOp(cover.count)), (1, cover.count, 1)))
     inside = put(CompareOp(CompareKind.EQ, cells, numbers))
     row = put(ReshapeOp(scores, (batch, 1, patches)))
-    within = TopKOp(put(SelectOp(inside, row, put(scalar(-np.inf, element)))), 1, 2)
+    within = TopKOp(put(SelectOp(inside, row, put(scalar(-most, element)))), 1, 2)
     put(within)
     places = put(ReshapeOp(put(IotaOp(patches)), (1, 1, patches)))
     found = put(CompareOp(CompareKind.EQ, within.indices, places))
     won = put(CastOp(put(BinaryOp(BinaryKind.AND, found, inside)), element))
     wins = put(ReduceOp(ReduceKind.MAX, won, [1], keepdims=False))
     wins = put(CompareOp(CompareKind.GT, wins, put(scalar(0, element))))
-    return put(SelectOp(wins, put(scalar(np.inf, element)), scores))
+    return put(SelectOp(wins, put(scalar(most, element)), scores))
 
 
 def scalar(value: float, element: Attribute) -> ConstantOp:

@@ -53,9 +53,9 @@ Encode = Callable[[Array], dict[str, Array]]
 """Gives results by name for what a graph reads, [n, ...] image by image."""
 
 
-def lifted() -> tuple[ModuleOp, WeightStore]:
+def lifted(name: str = MODEL) -> tuple[ModuleOp, WeightStore]:
     """The encoder in the mllm dialect."""
-    imported = import_model(find_model(MODEL, lambda line: None))
+    imported = import_model(find_model(name, lambda line: None))
     passes = [pass_class(name)() for name in pass_names("lift")]
     run_passes(imported.module, passes, make_context(imported.store))
     return imported.module, imported.store

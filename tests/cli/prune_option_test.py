@@ -34,6 +34,25 @@ def test_a_pruned_bundle_runs_on_both_targets(
     np.testing.assert_allclose(results[0], results[1], rtol=1e-4, atol=1e-5)
 
 
+def test_a_budget_of_each_run_is_an_input_of_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pixels = np.random.default_rng(0).standard_normal((1, 3, 56, 56)).astype(np.float32)
+    drop = "drop-tokens{after=2 keep=9 cover=2 prefix=5 budget=kept}"
+    results: dict[tuple[str, int], np.ndarray] = {}
+    for target in ("c", "numpy"):
+        assert compile_tiny(drop, "--unsigned", "--target", target, "-o", f"{target}.out") == 0
+        for budget in (4, 7):
+            np.savez("in.npz", pixel_values=pixels, kept=np.zeros(budget, np.int64))
+            words = ["run", f"{target}.out", "--allow-unsigned", "--inputs", "in.npz"]
+            assert run([*words, "--outputs", "out.npz"]) == 0
+            results[target, budget] = np.load("out.npz")["last_hidden_state"]
+    for budget in (4, 7):
+        assert results["c", budget].shape == (1, 5 + budget, 32)
+        np.testing.assert_allclose(results["c", budget], results["numpy", budget], rtol=1e-4)
+
+
 def test_pruning_stands_behind_the_lift(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,6 +47,7 @@ def test_the_formats_that_are_built_in() -> None:
     shown = {n: (f.bits, f.block_size, f.symmetric, f.activations) for n, f in found.items()}
     expected = {
         "w8a8": (8, None, True, "dynamic"),
+        "w8a8-g64": (8, 64, True, "dynamic"),
         "w8a8-static": (8, None, True, "static"),
         "w4a8": (4, 128, False, "dynamic"),
         "w4a8-gptq": (4, 128, False, "dynamic"),
