@@ -7,8 +7,9 @@
 All entries are one problem: they run one after another in the order of the pipeline, a tensor that
 one hands to another lives from its producer to the end of its last reader, and both name the same
 slot. Sizes are those at the symbols' bounds. An alias shares its operand's bytes, and an
-elementwise op writes over an operand that dies there. Tensors that the caller binds have a slot
-only where a default place is of use: shared ones, and results up to 16 MiB.
+elementwise op or a norm writes over an operand that dies there. So the product of a projector whose
+norm makes a shared tensor is written into that tensor, and normed in place. Tensors that the caller
+binds have a slot only where a default place is of use: shared ones, and results up to 16 MiB.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ ADDRESSABLE: Final = 1 << 47
 MOST_DIMS: Final = 8
 """Of a tensor of the runtime: `MLLM_MAX_RANK` of `mllm.h`."""
 
+IN_PLACE: Final = (ElementwiseOp, cpu.F32LayerNormOp, cpu.F32RmsNormOp)
+"""Ops whose kernels read an element, or a row of the first operand, before they write it."""
+
 Port = tuple[str, str]
 """A graph and the name of one of its arguments or results."""
 
@@ -68,7 +72,6 @@ class Buffer:
     first: int
     last: int
     values: list[SSAValue] = field(default_factory=list[SSAValue])
-    fixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,12 +150,12 @@ class Planner:
         ports, homes = result_names(graph), dict[SSAValue, Buffer]()
         for op in stages:
             for value in op.results:
+                home = self._reuse(op, value, homes, times[op])
                 if value in returned:
-                    port = (name, ports[returned[value]])
-                    self._result(graph, value, returned[value], port, times[op], end)
+                    at = Buffer(name, nbytes(value, self.bounds), times[op], end)
+                    self._result(graph, returned[value], ports[returned[value]], at, home)
                     continue
                 last = max((times[u] for u in readers(value)), default=times[op])
-                home = self._reuse(op, value, homes, times[op])
                 if home is None:
                     label = f"{name}: {location_of(op)}"
                     home = Buffer(label, nbytes(value, self.bounds), times[op], last)
@@ -162,23 +165,26 @@ class Planner:
                 homes[value] = home
 
     def _result(
-        self, graph: FuncOp, value: SSAValue, index: int, port: Port, time: int, end: int
+        self, graph: FuncOp, index: int, name: str, made: Buffer, home: Buffer | None
     ) -> None:
-        size = nbytes(value, self.bounds)
-        if port not in self._sources.values() and size > LARGEST_RESULT:
+        """Gives a result its place: that of the operand that it is written over, or `made`."""
+        port = (graph.sym_name.data, name)
+        if port not in self._sources.values() and made.size > LARGEST_RESULT:
             return
-        buffer = Buffer(f"{port[0]}: {port[1]}", size, time, end, fixed=True)
-        self.buffers.append(buffer)
+        buffer = made if home is None else home
+        if home is None:
+            self.buffers.append(buffer)
+        buffer.name, buffer.last = f"{port[0]}: {port[1]}", made.last
         self._ports[port] = buffer
         self._outputs.setdefault(id(buffer), []).append((graph, index))
 
     def _reuse(
         self, op: cpu.CpuOp, value: SSAValue, homes: Mapping[SSAValue, Buffer], time: int
     ) -> Buffer | None:
-        """The buffer of an operand that an elementwise op may write over."""
-        if not isinstance(op, ElementwiseOp):
+        """The buffer of an operand that an op may write over."""
+        if not isinstance(op, IN_PLACE):
             return None
-        for operand in op.operands:
+        for operand in op.operands if isinstance(op, ElementwiseOp) else op.operands[:1]:
             home = homes.get(root(operand))
             others = [v for v in op.operands if v is not operand]
             if (

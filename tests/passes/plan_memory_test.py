@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import SSAValue
 
+from mllm_compiler.backends.c.emit import emit
+from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
 from mllm_compiler.dialects.mllm import BinaryKind, EdgeAttr, UnaryKind
@@ -15,6 +18,7 @@ from mllm_compiler.passes.graphs import block_of, graphs
 from mllm_compiler.passes.lower_to_cpu import LowerToCpu
 from mllm_compiler.passes.plan_memory import IO_SLOT, SLOT, PlanMemory, plan_module
 from mllm_compiler.passes.split_language_model import SplitLanguageModel
+from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, llama, module_of
 from tests.backends.small_pipelines import eyes, whisper
@@ -73,6 +77,39 @@ def test_it_does_not_write_over_one_that_is_read_again() -> None:
     module = elementwise(extra=True)
     plan_module(module)
     first, second, *_ = slots(module)
+    assert first != second
+
+
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+def test_a_projector_writes_into_the_shared_tensor_and_norms_it_there(norm: str) -> None:
+    store = WeightStore()
+    g = Graph("projector", "projector", store, {"x": TensorType(f32, [1, N])})
+    product = g.linear(g["x"], "w", N)
+    rms = mllm.RmsNormOp(product, g.weight("n", N), epsilon=1e-5)
+    y = g.add(rms if norm == "rms" else mllm.LayerNormOp(product, epsilon=1e-5))
+    reader = Graph("reader", "graph", store, {"y": TensorType(f32, [1, N])})
+    z = reader.add(mllm.SoftmaxOp(reader["y"], 1))
+    edges = [EdgeAttr.of("reader", "y", "projector", "y")]
+    module = module_of(g.finish({"y": y}), reader.finish({"z": z}), edges=edges)
+    x = np.linspace(-1, 1, N, dtype=np.float32).reshape(1, N)
+    want = run_function(module, "projector", {"x": x}, store)["y"]
+    LowerToCpu().apply(Context(), module)
+    plan = plan_module(module)
+    shared = graphs(module)[0].res_attrs.data[0].data[IO_SLOT]
+    assert slots(module) == [shared]
+    assert plan.plan == plan.bound == 2 * BYTES
+    with CRunner(emit(module), store, threads=2) as runner:
+        np.testing.assert_allclose(runner.run("projector", {"x": x})["y"], want, atol=1e-5)
+
+
+def test_a_product_that_is_read_again_is_not_normed_in_place() -> None:
+    g = Graph("main", "graph", WeightStore(), {"x": TensorType(f32, [1, N])})
+    product = g.linear(g["x"], "w", N)
+    norm = g.add(mllm.LayerNormOp(product, epsilon=1e-5))
+    module = module_of(g.finish({"y": g.add(mllm.BinaryOp(BinaryKind.MUL, norm, product))}))
+    LowerToCpu().apply(Context(), module)
+    plan_module(module)
+    first, second = slots(module)
     assert first != second
 
 
