@@ -50,7 +50,7 @@ def lifted_share(module: ModuleOp) -> float:
             if dialect == "onnx":
                 left += _left(op, name.lower(), bounds)
             elif op.results:
-                lifted += cost_of(op, _sizes(op, bounds)).flops
+                lifted += cost_of(op, sizes_of(op, bounds)).flops
     return 1.0 if left == 0 else lifted / (lifted + left)
 
 
@@ -68,7 +68,8 @@ def _left(op: Operation, name: str, bounds: Env) -> int:
     return elements if isinstance(kind.element_type, AnyFloat) else 0
 
 
-def _sizes(op: Operation, bounds: Env) -> dict[str, int]:
+def sizes_of(op: Operation, bounds: Env) -> dict[str, int]:
+    """The values of the symbols of an op: their bounds, but at most `LENGTH`."""
     symbols = {
         s for value in (*op.operands, *op.results) for d in _dims(value) for s in d.symbols()
     }

@@ -43,8 +43,14 @@ TOLERANCES: dict[str, float] = {
     "prune-heads": math.inf,
     "quantise-linears": math.inf,
     "quantise-embeddings": math.inf,
+    "common-subexpressions": 0.0,
+    "cancel-transposes": 0.0,
     "fuse-qkv": ROUNDING,
     "fuse-rope": 0.0,
+    "fuse-cached-attention": 0.0,
+    "fuse-norm-gated-mlp": 0.0,
+    "fuse-residual-norm": 0.0,
+    "fuse-bias-activation": 0.0,
     "bucket-shapes": ROUNDING,
     "place": 0.0,
     "split-language-model": ROUNDING,
@@ -109,7 +115,17 @@ QUANTISE = Stage(
 """Behind the lift, where a recipe is given."""
 
 FUSE = Stage(
-    ("fuse-qkv", "fuse-rope"),
+    (
+        "fold-constants",
+        "cancel-transposes",
+        "common-subexpressions",
+        "fuse-qkv",
+        "fuse-rope",
+        "fuse-cached-attention",
+        "fuse-norm-gated-mlp",
+        "fuse-residual-norm",
+        "fuse-bias-activation",
+    ),
     "what one kernel can do at once is one op",
 )
 BUCKET = Stage(

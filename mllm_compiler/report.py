@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from jinja2 import Environment
+from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.typed_json import Json, encode
 from mllm_compiler.compiler import Compiled
 from mllm_compiler.errors import CompileError
+from mllm_compiler.flops import sizes_of
+from mllm_compiler.hal import cost_of
+from mllm_compiler.pass_run import PassRecord
+from mllm_compiler.passes.graphs import graphs, pipeline_of
 from mllm_compiler.validate import Proof
 
 PAGE = """<!doctype html>
@@ -29,9 +34,10 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; } th { text-align:
 {% for key, value in facts.items() %}<tr><th>{{ key }}<td>{{ value }}
 {% endfor %}</table>
 <h2>Passes</h2>
-<table><tr><th>pass<th>seconds<th>operations<th>most frequent
+<table><tr><th>pass<th>seconds<th>operations<th>MB read<th>MB written<th>most frequent
 {% for pass in passes %}<tr><td>{{ pass.name }}<td class="n">{{ "%.2f" | format(pass.seconds) }}
-<td class="n">{{ pass.operations }}<td>{{ pass.kinds }}
+<td class="n">{{ pass.operations }}<td class="n">{{ pass.read }}<td class="n">{{ pass.written }}\
+<td>{{ pass.kinds }}
 {% endfor %}</table>
 {% if proofs %}<h2>Proof</h2>
 <table><tr>{% for title in titles %}<th>{{ title }}{% endfor %}
@@ -40,8 +46,28 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; } th { text-align:
 {% endif %}"""
 
 
-def report(compiled: Compiled) -> dict[str, Json]:
+@dataclass
+class Traffic:
+    """An observer that counts the bytes which operations read and write, weights included.
+
+    Attributes:
+        counted: Bytes read and written after each pass, by its number. A symbol counts with its
+            bound, but at most with `flops.LENGTH`.
+    """
+
+    counted: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+
+    def after(self, record: PassRecord, module: ModuleOp) -> None:
+        """Counts them."""
+        bounds = pipeline_of(module).bound_of
+        ops = [op for graph in graphs(module) for op in graph.body.block.ops if op.operands]
+        costs = [cost_of(op, sizes_of(op, bounds)) for op in ops if op.results]
+        self.counted[record.number] = (sum(c.read for c in costs), sum(c.written for c in costs))
+
+
+def report(compiled: Compiled, traffic: Traffic | None = None) -> dict[str, Json]:
     """What there is to say of a compilation."""
+    counted = {} if traffic is None else traffic.counted
     manifest = compiled.manifest
     return {
         "name": compiled.name,
@@ -54,6 +80,8 @@ def report(compiled: Compiled) -> dict[str, Json]:
                 "name": record.name,
                 "seconds": round(record.seconds, 4),
                 "operations": dict(record.ops),
+                "bytes_read": counted.get(record.number, (None, None))[0],
+                "bytes_written": counted.get(record.number, (None, None))[1],
                 "proof": _proof(compiled.proofs.get(record.name)),
             }
             for record in compiled.records
@@ -160,8 +188,14 @@ def _row(entry: Mapping[str, Json]) -> dict[str, Json]:
         "name": entry["name"],
         "seconds": entry["seconds"],
         "operations": sum(ops.values()),
+        "read": _megabytes(entry["bytes_read"]),
+        "written": _megabytes(entry["bytes_written"]),
         "kinds": kinds,
     }
+
+
+def _megabytes(count: Json) -> str:
+    return "" if count is None else f"{cast(int, count) / 1e6:.1f}"
 
 
 def _plan(plan: Json) -> str:

@@ -65,7 +65,7 @@ def compile_command(
     from mllm_compiler.importer import read_dims
     from mllm_compiler.pipelines import check_target
     from mllm_compiler.recipes import find_model
-    from mllm_compiler.report import check_report, write_report
+    from mllm_compiler.report import Traffic, check_report, write_report
     from mllm_compiler.report import report as facts_of
 
     where = "mllmc compile"
@@ -97,9 +97,11 @@ def compile_command(
             data=data,
             emit_c=emit == "c",
         )
+        traffic = None if report is None else Traffic()
         observers = _observers(dump_dir, print_ir_after_all)
+        observers += [] if traffic is None else [traffic]
         compiled = compile_model(request, observers=observers, step=shown.step, warn=_warn)
-    facts = facts_of(compiled)
+    facts = facts_of(compiled, traffic)
     if report is not None:
         write_report(report, facts)
     if as_json:

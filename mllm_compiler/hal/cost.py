@@ -1,7 +1,8 @@
 """What an op costs: floating-point operations and bytes, at given values of the symbols.
 
 A contraction counts two operations for each product, everything else that computes one for each
-element of its result; moving data counts none. Bytes are those of operands and results.
+element of its result; moving data counts none. Bytes are those of operands and results, but of a
+cache that attention appends to, only new tokens are written.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ def cost_of(op: Operation, env: Env) -> Cost:
     read, written, kept = (
         sum(_nbytes(v, env) for v in values) for values in (op.operands, op.results, weights)
     )
+    if isinstance(op, mllm.CachedAttentionOp):
+        written -= _nbytes(op.past_k, env) + _nbytes(op.past_v, env)
     return Cost(flops, read, written, kept)
 
 
@@ -73,6 +76,22 @@ def _qkv(op: Operation, elements: int, env: Env) -> int:
     assert isinstance(op, mllm.QkvOp)
     turned = sum(_elements(v, env) for v in (op.q, op.k)) if op.positions is not None else 0
     return _products(op, elements, env) + 6 * turned
+
+
+def _residual_norm(op: Operation, elements: int, env: Env) -> int:
+    assert isinstance(op, mllm.ResidualNormOp)
+    return elements // 2 * (1 + NORMS[op.kind.data])
+
+
+def _norm_feed_forward(op: Operation, elements: int, env: Env) -> int:
+    assert isinstance(op, mllm.NormGatedMlpOp)
+    norm = NORMS[op.kind.data] * _elements(op.x, env)
+    return norm + _feed_forward(op, elements, env)
+
+
+def _cached_attention(op: Operation, elements: int, env: Env) -> int:
+    assert isinstance(op, mllm.CachedAttentionOp)
+    return 4 * _elements(op.result, env) * op.keys.evaluate(env)
 
 
 def _filters(op: Operation, elements: int, env: Env) -> int:
@@ -102,6 +121,9 @@ def _window(op: Operation, elements: int, env: Env) -> int:
     return elements * prod(op.window[0])
 
 
+NORMS = {mllm.NormKind.LAYER: 8, mllm.NormKind.RMS: 4}
+"""The operations of a norm for each element."""
+
 FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
     mllm.UnaryOp: _one,
     mllm.BinaryOp: _one,
@@ -110,8 +132,11 @@ FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
     mllm.MatmulOp: _products,
     mllm.MlpOp: _feed_forward,
     mllm.GatedMlpOp: _feed_forward,
-    mllm.LayerNormOp: lambda op, n, env: 8 * n,
-    mllm.RmsNormOp: lambda op, n, env: 4 * n,
+    mllm.ActivatedLinearOp: lambda op, n, env: n + _products(op, n, env),
+    mllm.NormGatedMlpOp: _norm_feed_forward,
+    mllm.LayerNormOp: lambda op, n, env: NORMS[mllm.NormKind.LAYER] * n,
+    mllm.RmsNormOp: lambda op, n, env: NORMS[mllm.NormKind.RMS] * n,
+    mllm.ResidualNormOp: _residual_norm,
     mllm.SoftmaxOp: lambda op, n, env: 5 * n,
     mllm.ReduceOp: _input,
     mllm.CumsumOp: _one,
@@ -120,6 +145,7 @@ FLOPS: dict[type[Operation], Callable[[Operation, int, Env], int]] = {
     mllm.QkvOp: _qkv,
     mllm.AlibiOp: _one,
     mllm.AttentionOp: _attention,
+    mllm.CachedAttentionOp: _cached_attention,
     mllm.CrossAttnOp: _attention,
     mllm.TokenImportanceOp: _products,
     mllm.PatchEmbedOp: _filters,

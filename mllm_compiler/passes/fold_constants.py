@@ -8,6 +8,7 @@ becomes
     %c = mllm.constant dense<...> : tensor<4xf32>
 and %x in place of %i. Values come from the reference, so that the pass is exact. Large weights are
 not moved here: what only rearranges them stays for the lifting, and so does what dequantises them.
+The pass runs a second time behind the lifts, over the few ops of `mllm` that they leave on weights.
 """
 
 from __future__ import annotations
@@ -30,10 +31,22 @@ from xdsl.utils.hints import isa
 from mllm_compiler.dialects import store_of
 from mllm_compiler.dialects.dims import DimsAttr
 from mllm_compiler.dialects.locations import location_name
-from mllm_compiler.dialects.mllm import LARGEST_CONSTANT, BlobAttr, ConstantOp, WeightOp
+from mllm_compiler.dialects.mllm import (
+    LARGEST_CONSTANT,
+    BinaryOp,
+    BlobAttr,
+    CastOp,
+    ConstantOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+    UnaryOp,
+    WeightOp,
+)
 from mllm_compiler.dialects.onnx_attributes import array_of_dense, tensor_attribute
 from mllm_compiler.dialects.onnx_op import OnnxOp
 from mllm_compiler.dialects.onnx_types import NUMPY, element_of_numpy, element_type
+from mllm_compiler.dialects.types import shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.infer_shapes import CONTENTS, infer_function
 from mllm_compiler.reference import Frame, meaning_of
@@ -68,6 +81,12 @@ REARRANGING: Final = frozenset(
     ]
 )
 """Operators whose result is a weight again, or larger than what it is made from."""
+
+MOVING: Final = (ReshapeOp, SliceOp, TransposeOp)
+"""Ops of `mllm` whose result is a weight again."""
+
+LIFTED: Final = (*MOVING, BinaryOp, CastOp, UnaryOp)
+"""Ops of `mllm` that are computed here: what the lifts leave between weights and their readers."""
 
 DEQUANTISING: Final = ("onnx.DequantizeLinear", "onnx.microsoft.DequantizeLinear")
 
@@ -104,6 +123,8 @@ class _Folding:
     def block(self, block: Block) -> None:
         """Folds the operators of a block in order, those of inner regions too."""
         for op in list(block.ops):
+            if isinstance(op, LIFTED) and _is_static(op.result):
+                self._compute(op)
             if not isinstance(op, OnnxOp):
                 continue
             same = forwarded(op)
@@ -121,30 +142,34 @@ class _Folding:
         if known is not None:
             self._replace(op, [known])
             return
+        results = self._compute(op)
+        self.revealed |= any(r.dtype.kind in "iub" and r.size <= 64 for r in results)
+
+    def _compute(self, op: Operation) -> Sequence[NDArray[Any]]:
+        """Puts the results of an op in its place, where they are known, and answers with them."""
         if not op.has_trait(Pure) or not self._is_worth_computing(op):
-            return
+            return ()
         operands = [self._value(v) for v in op.operands]
-        if any(v is None for v in operands):
-            return
         meaning = meaning_of(op)
-        if meaning is None:
-            return
+        if meaning is None or any(v is None for v in operands):
+            return ()
         try:
             with np.errstate(all="ignore"):
                 results = meaning(op, cast("list[NDArray[Any]]", operands), self.frame)
         except CompileError:
             # What cannot be computed now is told where it is needed, with the target's name.
-            return
-        if all(_is_foldable(r) for r in results):
-            self.revealed |= any(r.dtype.kind in "iub" and r.size <= 64 for r in results)
-            self._replace(op, results)
+            return ()
+        if not all(_is_foldable(r) for r in results):
+            return ()
+        self._replace(op, results)
+        return results
 
-    def _is_worth_computing(self, op: OnnxOp) -> bool:
+    def _is_worth_computing(self, op: Operation) -> bool:
         if op.name == "onnx.Transpose" and isinstance(op.operands[0].owner, WeightOp):
             return False  # a linear reads it as it is, and it may be an embedding too
         if op.name in DEQUANTISING and element_type(op.operands[0].type) != i32:
             return False  # codes stay codes, also where they are few; i32 is a bias
-        limit = SMALL_BYTES if op.name in REARRANGING else MOST_BYTES
+        limit = SMALL_BYTES if op.name in REARRANGING or isinstance(op, MOVING) else MOST_BYTES
         return all(isinstance(v.owner, ConstantOp | WeightOp) for v in op.operands) and all(
             _bytes_of(r.type) <= limit for r in op.results
         )
@@ -160,7 +185,7 @@ class _Folding:
                 return self.store.array(blob.digest.data, dtype, blob.dims)
         return None
 
-    def _replace(self, op: OnnxOp, arrays: Sequence[NDArray[Any]]) -> None:
+    def _replace(self, op: Operation, arrays: Sequence[NDArray[Any]]) -> None:
         block = op.parent
         assert block is not None
         for result, array in zip(op.results, arrays, strict=True):
@@ -171,7 +196,7 @@ class _Folding:
         op.detach()
         op.erase()
 
-    def _constant(self, op: OnnxOp, array: NDArray[Any]) -> Operation:
+    def _constant(self, op: Operation, array: NDArray[Any]) -> Operation:
         if array.size <= LARGEST_CONSTANT:
             made: Operation = ConstantOp(cast(DenseIntOrFPElementsAttr, tensor_attribute(array)))
         else:
@@ -252,6 +277,10 @@ def _static_contents(op: OnnxOp) -> NDArray[Any] | None:
     except OverflowError:
         # The operator wraps around where the expression does not.
         return None
+
+
+def _is_static(value: SSAValue) -> bool:
+    return all(d.as_int() is not None for d in shape_of(value))
 
 
 def _bytes_of(type: Attribute) -> int:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
 from mllm_compiler.dialects.mllm import QkvOp, RopeOp
-from mllm_compiler.passes.graphs import users
+from mllm_compiler.passes.graphs import brought_before, users
 from mllm_compiler.passes.rewrite import On, rewrite
 
 
@@ -62,24 +62,6 @@ def _turn(value: SSAValue) -> RopeOp | None:
 def _alike(a: RopeOp, b: RopeOp) -> bool:
     same = a.positions is b.positions and a.inv_freq is b.inv_freq
     return same and a.interleaved == b.interleaved
-
-
-def brought_before(value: SSAValue, op: Operation) -> bool:
-    """Moves what makes a value before an op of its block; whether that could be done."""
-    owner = value.owner
-    if not isinstance(owner, Operation) or owner.parent is not op.parent:
-        return True
-    if owner is op:
-        return False
-    if owner.is_before_in_block(op):
-        return True
-    if not all(brought_before(operand, op) for operand in owner.operands):
-        return False
-    owner.detach()
-    block = op.parent_block()
-    assert block is not None
-    block.insert_op_before(owner, op)
-    return True
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim
+from mllm_compiler.dialects.mllm import BinaryKind, NormKind, UnaryKind
 from mllm_compiler.dialects.types import shape_of
 from mllm_compiler.passes.graphs import block_of
 
@@ -51,7 +52,55 @@ def _qkv(op: mllm.QkvOp, parts: Parts) -> None:
         parts.results.append(value)
 
 
-PARTS: dict[type[Operation], Callable[[Any, Parts], None]] = {mllm.QkvOp: _qkv}
+def _activated_linear(op: mllm.ActivatedLinearOp, parts: Parts) -> None:
+    y = parts.add(mllm.LinearOp(op.x, op.weight, op.bias))
+    parts.results.append(parts.add(mllm.UnaryOp(UnaryKind(op.activation.data), y)))
+
+
+def _residual_norm(op: mllm.ResidualNormOp, parts: Parts) -> None:
+    total = parts.add(mllm.BinaryOp(BinaryKind.ADD, op.x, op.residual))
+    parts.results += [total, _norm(op, total, parts)]
+
+
+def _norm_gated_mlp(op: mllm.NormGatedMlpOp, parts: Parts) -> None:
+    rows = _norm(op, op.x, parts)
+    block = mllm.GatedMlpOp(op.activation.data, rows, op.gate, op.up, op.down)
+    parts.results.append(parts.add(block))
+
+
+def _norm(op: mllm.ResidualNormOp | mllm.NormGatedMlpOp, x: SSAValue, parts: Parts) -> SSAValue:
+    epsilon = op.epsilon.value.data
+    if op.kind.data is NormKind.LAYER:
+        return parts.add(mllm.LayerNormOp(x, op.weight, op.bias, epsilon=epsilon))
+    assert op.weight is not None
+    return parts.add(mllm.RmsNormOp(x, op.weight, epsilon=epsilon))
+
+
+def _cached_attention(op: mllm.CachedAttentionOp, parts: Parts) -> None:
+    key = parts.add(mllm.KvAppendOp(op.past_k, op.k, kv_heads=op.kv_head_count))
+    value = parts.add(mllm.KvAppendOp(op.past_v, op.v, kv_heads=op.kv_head_count))
+    y = mllm.AttentionOp(
+        op.q,
+        key,
+        value,
+        heads=op.head_count,
+        kv_heads=op.kv_head_count,
+        scale=op.scale_value,
+        causal=bool(op.causal),
+        window=op.window.value.data if op.window else None,
+        key_mask=op.key_mask,
+        bias=op.bias,
+    )
+    parts.results += [parts.add(y), key, value]
+
+
+PARTS: dict[type[Operation], Callable[[Any, Parts], None]] = {
+    mllm.ActivatedLinearOp: _activated_linear,
+    mllm.ResidualNormOp: _residual_norm,
+    mllm.NormGatedMlpOp: _norm_gated_mlp,
+    mllm.QkvOp: _qkv,
+    mllm.CachedAttentionOp: _cached_attention,
+}
 """The function that takes each fused op apart."""
 
 

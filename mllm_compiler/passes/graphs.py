@@ -161,6 +161,24 @@ def users(value: SSAValue) -> Iterator[Operation]:
     return (use.operation for use in value.uses)
 
 
+def brought_before(value: SSAValue, op: Operation) -> bool:
+    """Moves what makes a value before an op of its block; whether that could be done."""
+    owner = value.owner
+    if not isinstance(owner, Operation) or owner.parent is not op.parent:
+        return True
+    if owner is op:
+        return False
+    if owner.is_before_in_block(op):
+        return True
+    if not all(brought_before(operand, op) for operand in owner.operands):
+        return False
+    owner.detach()
+    block = op.parent_block()
+    assert block is not None
+    block.insert_op_before(owner, op)
+    return True
+
+
 def entry_order(module: ModuleOp) -> list[FuncOp]:
     """The graphs so that each stands behind those whose outputs it reads; else as in the module."""
     by_name = {g.sym_name.data: g for g in graphs(module)}

@@ -38,6 +38,8 @@ FIRST_OPERAND = (
     mllm.LinearOp,
     mllm.MlpOp,
     mllm.GatedMlpOp,
+    mllm.ActivatedLinearOp,
+    mllm.NormGatedMlpOp,
     mllm.RmsNormOp,
     mllm.LayerNormOp,
     mllm.UnaryOp,
@@ -135,6 +137,8 @@ def row_operands(op: Operation) -> list[int]:
         return [0] if len(shape_of(op.operands[0])) == 3 else []
     if isinstance(op, mllm.AttentionOp):
         return [0] if not op.causal.value.data and op.bias is None else []
+    if isinstance(op, mllm.ResidualNormOp):
+        return [0, 1] if len(shape_of(op.x)) == 3 else []
     sides = _broadcast_operands(op)
     if not sides or len(shape_of(op.results[0])) != 3:
         return []

@@ -52,6 +52,7 @@ from mllm_compiler.passes.graphs import (
     role_of,
     users,
 )
+from mllm_compiler.passes.key_masks import with_key_mask
 from mllm_compiler.passes.quantised_weights import looked_up
 
 IDS = "input_ids"
@@ -187,24 +188,9 @@ def _drop_mask(graph: FuncOp, total: Dim) -> None:
     ones = mllm.BroadcastOp(one.result, shape_of(mask))
     _replace_argument(graph, MASK, mask, [one, ones])
     for op in list(block_of(graph).ops):
-        if isinstance(op, mllm.AttentionOp) and op.key_mask and _all_ones(op.key_mask):
-            _without_mask(op)
-
-
-def _without_mask(op: mllm.AttentionOp) -> None:
-    made = mllm.AttentionOp(
-        op.q,
-        op.k,
-        op.v,
-        heads=op.head_count,
-        kv_heads=op.kv_head_count,
-        scale=op.scale_value,
-        causal=bool(op.causal.value.data),
-        window=op.window.value.data if op.window else None,
-        bias=op.bias,
-    )
-    made.location = op.location
-    Rewriter.replace_op(op, made)
+        attends = isinstance(op, mllm.AttentionOp | mllm.CachedAttentionOp)
+        if attends and op.key_mask and _all_ones(op.key_mask):
+            Rewriter.replace_op(op, with_key_mask(op, None))
 
 
 def _all_ones(value: SSAValue) -> bool:

@@ -10,6 +10,7 @@ from mllm_compiler.dialects.mllm import (
     AlibiOp,
     AttentionInterface,
     AttentionOp,
+    CachedAttentionOp,
     CrossAttnOp,
     KvAppendOp,
     KvViewOp,
@@ -45,19 +46,27 @@ def causal_mask(queries: int, keys: int, window: int | None) -> Array:
     return seen if window is None else seen & (key > last - window)
 
 
-def attend(op: AttentionInterface, q: Array, k: Array, v: Array, masks: Sequence[Array]) -> Array:
+def attend(
+    op: AttentionInterface | CachedAttentionOp,
+    q: Array,
+    k: Array,
+    v: Array,
+    masks: Sequence[Array],
+) -> Array:
     """softmax(scale q k^T + bias) v where boolean masks exclude and others are added."""
     values = _repeated(op, v)
     return merge_heads(np.matmul(_weights(op, q, k, masks), values)).astype(q.dtype, copy=False)
 
 
-def _repeated(op: AttentionInterface, x: Array) -> Array:
+def _repeated(op: AttentionInterface | CachedAttentionOp, x: Array) -> Array:
     """The keys or values that each head reads: [B, H, S, D]."""
     heads = wide(split_heads(x, op.kv_head_count))
     return np.repeat(heads, op.head_count // op.kv_head_count, axis=1)
 
 
-def _weights(op: AttentionInterface, q: Array, k: Array, masks: Sequence[Array]) -> Array:
+def _weights(
+    op: AttentionInterface | CachedAttentionOp, q: Array, k: Array, masks: Sequence[Array]
+) -> Array:
     queries, keys = wide(split_heads(q, op.head_count)), _repeated(op, k)
     scores: Array = np.matmul(queries, keys.swapaxes(2, 3)) * queries.dtype.type(op.scale_value)
     lowest = np.finfo(scores.dtype).min
@@ -73,11 +82,19 @@ def attention_weights(op: AttentionOp, operands: Sequence[Array]) -> Array:
 
 
 def _attention(op: AttentionOp, operands: Sequence[Array], frame: Frame) -> Array:
-    q, k, v, *sides = operands
-    return attend(op, q, k, v, _masks(op, q, k, sides))
+    return masked(op, *operands)
 
 
-def _masks(op: AttentionOp, q: Array, k: Array, sides: list[Array]) -> list[Array]:
+def masked(
+    op: AttentionOp | CachedAttentionOp, q: Array, k: Array, v: Array, *sides: Array
+) -> Array:
+    """Attention with the masks of an op; key_mask and bias are given where it has them."""
+    return attend(op, q, k, v, _masks(op, q, k, list(sides)))
+
+
+def _masks(
+    op: AttentionOp | CachedAttentionOp, q: Array, k: Array, sides: list[Array]
+) -> list[Array]:
     masks: list[Array] = []
     key_mask = sides.pop(0)[:, None, None, :] != 0 if op.key_mask is not None else None
     if op.bias is not None:
@@ -133,7 +150,12 @@ def _alibi(op: AlibiOp, operands: Sequence[Array], frame: Frame) -> Array:
 
 def _kv_append(op: KvAppendOp, operands: Sequence[Array], frame: Frame) -> Array:
     past, new = operands
-    return np.concatenate([past, split_heads(new, op.kv_heads.value.data)], axis=2)
+    return appended(past, new, op.kv_heads.value.data)
+
+
+def appended(past: Array, new: Array, kv_heads: int) -> Array:
+    """A cache [B, Hkv, P, D] with the tokens of [B, T, Hkv*D] behind it."""
+    return np.concatenate([past, split_heads(new, kv_heads)], axis=2)
 
 
 def _kv_view(op: KvViewOp, operands: Sequence[Array], frame: Frame) -> Array:

@@ -6,12 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mllm_compiler.dialects.mllm import QkvOp
+from mllm_compiler.dialects.mllm import (
+    ActivatedLinearOp,
+    CachedAttentionOp,
+    NormGatedMlpOp,
+    NormKind,
+    QkvOp,
+    ResidualNormOp,
+    UnaryKind,
+)
 from mllm_compiler.dialects.types import tensor_type
-from mllm_compiler.reference.entry import several
+from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
-from mllm_compiler.reference.mllm_attention import turned
-from mllm_compiler.reference.mllm_linear import linear
+from mllm_compiler.reference.mllm_attention import appended, masked, turned
+from mllm_compiler.reference.mllm_elementwise import apply_unary
+from mllm_compiler.reference.mllm_linear import gated_mlp, layer_norm, linear, rms_norm
 
 
 def _qkv(op: QkvOp, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
@@ -26,5 +35,46 @@ def _qkv(op: QkvOp, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
     return [np.ascontiguousarray(part) for part in (q, k, v)]
 
 
-MEANINGS: dict[str, Meaning] = dict([several(QkvOp, _qkv)])
+def _activated_linear(op: ActivatedLinearOp, operands: Sequence[Array], frame: Frame) -> Array:
+    return apply_unary(UnaryKind(op.activation.data), linear(*operands))
+
+
+def _residual_norm(op: ResidualNormOp, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+    x, residual, *sides = operands
+    total = x + residual
+    return total, _normed(op, total, sides)
+
+
+def _norm_gated_mlp(op: NormGatedMlpOp, operands: Sequence[Array], frame: Frame) -> Array:
+    x, gate, up, down, *sides = operands
+    return gated_mlp(UnaryKind(op.activation.data), _normed(op, x, sides), gate, up, down)
+
+
+def _normed(op: ResidualNormOp | NormGatedMlpOp, x: Array, sides: list[Array]) -> Array:
+    weight = sides.pop(0) if op.weight is not None else None
+    bias = sides.pop(0) if op.bias is not None else None
+    if op.kind.data is NormKind.LAYER or weight is None:
+        return layer_norm(x, weight, bias, op.epsilon.value.data)
+    return rms_norm(x, weight, op.epsilon.value.data)
+
+
+def _cached_attention(
+    op: CachedAttentionOp, operands: Sequence[Array], frame: Frame
+) -> Sequence[Array]:
+    q, k, v, past_k, past_v, *sides = operands
+    keys, values = (
+        appended(past, new, op.kv_head_count) for past, new in ((past_k, k), (past_v, v))
+    )
+    return masked(op, q, keys, values, *sides), keys, values
+
+
+MEANINGS: dict[str, Meaning] = dict(
+    [
+        one(ActivatedLinearOp, _activated_linear),
+        several(ResidualNormOp, _residual_norm),
+        one(NormGatedMlpOp, _norm_gated_mlp),
+        several(QkvOp, _qkv),
+        several(CachedAttentionOp, _cached_attention),
+    ]
+)
 """Op name to meaning."""

@@ -73,8 +73,12 @@ def _gather(op: GatherOp, operands: Sequence[Array], frame: Frame) -> Array:
 
 
 def _gated_mlp(op: GatedMlpOp, operands: Sequence[Array], frame: Frame) -> Array:
-    x, gate, up, down = operands
-    gated = apply_unary(UnaryKind(op.activation.data), linear(x, gate))
+    return gated_mlp(UnaryKind(op.activation.data), *operands)
+
+
+def gated_mlp(kind: UnaryKind, x: Array, gate: Array, up: Array, down: Array) -> Array:
+    """(function(x gate^T) * (x up^T)) down^T."""
+    gated = apply_unary(kind, linear(x, gate))
     return linear(gated * linear(x, up), down)
 
 
@@ -87,22 +91,32 @@ def _mlp(op: MlpOp, operands: Sequence[Array], frame: Frame) -> Array:
 
 def _layer_norm(op: LayerNormOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, *sides = operands
+    weight = sides.pop(0) if op.weight is not None else None
+    bias = sides.pop(0) if op.bias is not None else None
+    return layer_norm(x, weight, bias, op.epsilon.value.data)
+
+
+def layer_norm(x: Array, weight: Array | None, bias: Array | None, epsilon: float) -> Array:
+    """Rows of mean 0 and variance 1, scaled and shifted."""
     row = wide(x)
     centred = row - row.mean(-1, keepdims=True)
     variance = (centred * centred).mean(-1, keepdims=True)
-    y = centred / np.sqrt(variance + row.dtype.type(op.epsilon.value.data))
-    if op.weight is not None:
-        y = y * sides.pop(0)
-    if op.bias is not None:
-        y = y + sides.pop(0)
+    y = centred / np.sqrt(variance + row.dtype.type(epsilon))
+    y = y if weight is None else y * weight
+    y = y if bias is None else y + bias
     return y.astype(x.dtype, copy=False)
 
 
 def _rms_norm(op: RmsNormOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, weight = operands
+    return rms_norm(x, weight, op.epsilon.value.data)
+
+
+def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
+    """Rows of unit root mean square, scaled."""
     row = wide(x)
     square = (row * row).mean(-1, keepdims=True)
-    y = row / np.sqrt(square + row.dtype.type(op.epsilon.value.data)) * weight
+    y = row / np.sqrt(square + row.dtype.type(epsilon)) * weight
     return y.astype(x.dtype, copy=False)
 
 

@@ -100,6 +100,34 @@ qkv 3 | 1x3x8xf32, 20x8xf32 | mllm.qkv %0, %1 {heads = 4 : i64, kv_heads = 4 : i
 qkv 4 | 1x3x8xf32, 24x8xf32, 1x3xi64 | mllm.qkv %0, %1 rope(%2 : tensor<1x3xi64>) {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
 qkv 4 | 1x3x8xf32, 24x8xf32, 1x3xi64, 2xf32 | mllm.qkv %0, %1 rope(%2 : tensor<1x3xi64>) inv_freq(%3 : tensor<2xf32>) {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf32>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
 qkv 5 | 1x3x8xf32, 24x8xf64 | mllm.qkv %0, %1 {heads = 4 : i64, kv_heads = 4 : i64} : (tensor<1x3x8xf32>, tensor<24x8xf64>) -> (tensor<1x3x8xf32>, tensor<1x3x8xf32>, tensor<1x3x8xf32>)
+cached_attention 1 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf32 | mllm.cached_attention %0, %1, %1 past(%2, %2) {heads = 4 : i64, kv_heads = 3 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>) -> (tensor<1x3x8xf32>, tensor<1x2x8x2xf32>, tensor<1x2x8x2xf32>)
+cached_attention 2 | 1x4x8xf32, 1x3x4xf32, 1x2x5x2xf32 | mllm.cached_attention %0, %1, %1 past(%2, %2) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x4x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>) -> (tensor<1x4x8xf32>, tensor<1x2x8x2xf32>, tensor<1x2x8x2xf32>)
+cached_attention 3 | 1x3x8xf32, 1x3x4xf32, 1x2x5x3xf32 | mllm.cached_attention %0, %1, %1 past(%2, %2) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x3xf32>, tensor<1x2x5x3xf32>) -> (tensor<1x3x8xf32>, tensor<1x2x8x3xf32>, tensor<1x2x8x3xf32>)
+cached_attention 3 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf32, 1x2x4x2xf32 | mllm.cached_attention %0, %1, %1 past(%2, %3) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x4x2xf32>) -> (tensor<1x3x8xf32>, tensor<1x2x8x2xf32>, tensor<1x2x8x2xf32>)
+cached_attention 4 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf32 | mllm.cached_attention %0, %1, %1 past(%2, %2) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>) -> (tensor<1x3x8xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>)
+cached_attention 5 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf32, 1x5xi64 | mllm.cached_attention %0, %1, %1 past(%2, %2) key_mask(%3 : tensor<1x5xi64>) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>) -> (tensor<1x3x8xf32>, tensor<1x2x8x2xf32>, tensor<1x2x8x2xf32>)
+cached_attention 5 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf32, 3x8xf32 | mllm.cached_attention %0, %1, %1 past(%2, %2) bias(%3 : tensor<3x8xf32>) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>) -> (tensor<1x3x8xf32>, tensor<1x2x8x2xf32>, tensor<1x2x8x2xf32>)
+cached_attention 6 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf32 | mllm.cached_attention %0, %1, %1 past(%2, %2) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>) -> (tensor<1x3x4xf32>, tensor<1x2x8x2xf32>, tensor<1x2x8x2xf32>)
+cached_attention 6 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf64 | mllm.cached_attention %0, %1, %1 past(%2, %2) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf64>, tensor<1x2x5x2xf64>) -> (tensor<1x3x8xf32>, tensor<1x2x8x2xf64>, tensor<1x2x8x2xf64>)
+cached_attention 7 | 1x3x8xf32, 1x3x4xf32, 1x2x5x2xf32 | mllm.cached_attention %0, %1, %1 past(%2, %2) {heads = 4 : i64, kv_heads = 2 : i64, scale = 1.0 : f64, window = 2 : i64} : (tensor<1x3x8xf32>, tensor<1x3x4xf32>, tensor<1x3x4xf32>, tensor<1x2x5x2xf32>, tensor<1x2x5x2xf32>) -> (tensor<1x3x8xf32>, tensor<1x2x8x2xf32>, tensor<1x2x8x2xf32>)
+residual_norm 1 | 2x8xf32, 8xf32 | mllm.residual_norm rms %0, %1 weight(%1 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+residual_norm 1 | 2x8xf32, 8xf32 | mllm.residual_norm rms %0, %0 weight(%1 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x4xf32>)
+residual_norm 2 | 2x8xf32 | mllm.residual_norm rms %0, %0 {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+residual_norm 2 | 2x8xf32, 7xf32 | mllm.residual_norm layer %0, %0 weight(%1 : tensor<7xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+residual_norm 2 | 2x8xf32, 8xf32 | mllm.residual_norm rms %0, %0 weight(%1 : tensor<8xf32>) bias(%1 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+residual_norm 3 | 2x8xf32, 8xf32 | mllm.residual_norm rms %0, %0 weight(%1 : tensor<8xf32>) {epsilon = -1.0 : f64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+residual_norm 4 | 2x8xf32, 8xf32, 2x8xf64 | mllm.residual_norm rms %0, %2 weight(%1 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<2x8xf64>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+residual_norm 4 | 2x8xf32, 8xf64 | mllm.residual_norm rms %0, %0 weight(%1 : tensor<8xf64>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xf32>)
+norm_gated_mlp 1 | 2x8xf32, 6x7xf32, 8x6xf32, 8xf32 | mllm.norm_gated_mlp rms silu %0, %1, %1, %2 weight(%3 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<6x7xf32>, tensor<6x7xf32>, tensor<8x6xf32>) -> tensor<2x8xf32>
+norm_gated_mlp 1 | 2x8xf32, 6x8xf32, 8x5xf32, 8xf32 | mllm.norm_gated_mlp rms silu %0, %1, %1, %2 weight(%3 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x5xf32>) -> tensor<2x8xf32>
+norm_gated_mlp 2 | 2x8xf32, 6x8xf32, 8x6xf32 | mllm.norm_gated_mlp rms silu %0, %1, %1, %2 {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x6xf32>) -> tensor<2x8xf32>
+norm_gated_mlp 3 | 2x8xf32, 6x8xf32, 8x6xf32, 8xf32 | mllm.norm_gated_mlp rms silu %0, %1, %1, %2 weight(%3 : tensor<8xf32>) {epsilon = -1.0 : f64} : (tensor<2x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x6xf32>) -> tensor<2x8xf32>
+norm_gated_mlp 4 | 2x8xf32, 6x8xf32, 8x6xf32, 8xf32 | mllm.norm_gated_mlp rms silu %0, %1, %1, %2 weight(%3 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x6xf32>) -> tensor<2x6xf32>
+norm_gated_mlp 5 | 2x8xf32, 6x8xf32, 8x6xf64, 8xf32 | mllm.norm_gated_mlp rms silu %0, %1, %1, %2 weight(%3 : tensor<8xf32>) {epsilon = 1.0 : f64} : (tensor<2x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>, tensor<8x6xf64>) -> tensor<2x8xf32>
+activated_linear 1 | 2x8xf32, 4x7xf32 | mllm.activated_linear relu %0, %1 : (tensor<2x8xf32>, tensor<4x7xf32>) -> tensor<2x4xf32>
+activated_linear 2 | 2x8xf32, 4x8xf32, 8xf32 | mllm.activated_linear relu %0, %1, %2 : (tensor<2x8xf32>, tensor<4x8xf32>, tensor<8xf32>) -> tensor<2x4xf32>
+activated_linear 3 | 2x8xf32, 4x8xf32 | mllm.activated_linear relu %0, %1 : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<2x8xf32>
+activated_linear 4 | 2x8xf32, 4x8xf64 | mllm.activated_linear relu %0, %1 : (tensor<2x8xf32>, tensor<4x8xf64>) -> tensor<2x4xf32>
 patch_embed 1 | 3x8x8xf32, 5x3x4x4xf32 | mllm.patch_embed %0, %1 {patch = 4 : i64} : (tensor<3x8x8xf32>, tensor<5x3x4x4xf32>) -> tensor<1x4x5xf32>
 patch_embed 2 | 1x3x8x8xf32, 5x3x4x2xf32 | mllm.patch_embed %0, %1 {patch = 4 : i64} : (tensor<1x3x8x8xf32>, tensor<5x3x4x2xf32>) -> tensor<1x4x5xf32>
 patch_embed 3 | 1x3x8x8xf32, 5x3x4x4xf32, 1x5x5xf32 | mllm.patch_embed %0, %1 position(%2 : tensor<1x5x5xf32>) {patch = 4 : i64} : (tensor<1x3x8x8xf32>, tensor<5x3x4x4xf32>) -> tensor<1x4x5xf32>
@@ -194,6 +222,8 @@ def module_of(types: str, op: str) -> ModuleOp:
         "mllm.selective_scan": "%r:2 = ",
         "mllm.dynamic_quantize": "%r:3 = ",
         "mllm.qkv": "%r:3 = ",
+        "mllm.cached_attention": "%r:3 = ",
+        "mllm.residual_norm": "%r:2 = ",
         "mllm.pipeline": "",
     }.get(op.split()[0], "%r = ")
     text = f'func.func @f({arguments}) {{\n{results}{op} loc("/here")\nfunc.return\n}}'

@@ -14,8 +14,10 @@ from mllm_compiler.backends.numpy.runner import NumpyRunner
 from mllm_compiler.dialects import make_context, mllm
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm import (
+    Activation,
     BinaryKind,
     BoundAttr,
+    NormKind,
     PipelineOp,
     PoolKind,
     ReduceKind,
@@ -254,6 +256,33 @@ def extreme_token(*, smallest: bool) -> Build:
     return build
 
 
+def fused_layer(*, causal: bool) -> Build:
+    """A layer of a decoder out of fused ops."""
+
+    def build(g: Graph) -> SSAValue:
+        x, past = g["x"], g["past"]
+        places = g.add(mllm.ReshapeOp(g.add(mllm.IotaOp(T, P)), (1, T)))
+        turn = {"positions": places, "inv_freq": _freq(g)}
+        same, present = x.type, tensor_of(f32, [1, 1, P + T, 8])
+        one = {"heads": 1, "kv_heads": 1}
+        qkv = mllm.QkvOp(x, g.weight("qkv", 24, 8), None, results=[same] * 3, **one, **turn)
+        g.add(qkv)
+        kinds = [same, present, present]
+        new = (*qkv.results, past, past)
+        seen = mllm.CachedAttentionOp(*new, **one, scale=0.5, causal=causal, results=kinds)
+        norm, kinds = (g.weight("norm", 8),), [same, same]
+        both = mllm.ResidualNormOp(NormKind.RMS, x, g.add(seen), *norm, epsilon=1e-5, results=kinds)
+        g.add(both)
+        square = [g.weight(name, 8, 8) for name in ("gate", "up", "down")]
+        block = mllm.NormGatedMlpOp(
+            NormKind.LAYER, Activation.SILU, both.sum, *square, epsilon=1e-5
+        )
+        end = mllm.ActivatedLinearOp(Activation.GELU, g.add(block), g.weight("end", 8, 8))
+        return g.add(mllm.BinaryOp(BinaryKind.ADD, g.add(end), both.result))
+
+    return build
+
+
 CASES: dict[str, tuple[dict, Build]] = {
     **{f"reduce {k}": (TOKENS, reduction(k, 1)) for k in ReduceKind if k is not ReduceKind.LOG_SUM},
     **{
@@ -289,6 +318,8 @@ CASES: dict[str, tuple[dict, Build]] = {
     "attention with a mask": (TOKENS, attention_with_a_mask_of_the_user),
     "attention over a cache": (CACHED, attention_over_a_cache()),
     "windowed attention over a cache": (CACHED, attention_over_a_cache(3)),
+    "a fused layer": (CACHED, fused_layer(causal=True)),
+    "a fused layer that sees all": (CACHED, fused_layer(causal=False)),
     "cross attention": (OTHER, cross_attention),
     "positions looked up": (CACHED, positions_looked_up),
     "normalised over tokens": (TOKENS, normalised_over_tokens),

@@ -77,3 +77,25 @@ func.func @chance_is_no_constant() -> tensor<2xf32> attributes {onnx.opset = {""
   %y = onnx.RandomNormal {shape = array<i64: 2>} : () -> (tensor<2xf32>)
   func.return %y : tensor<2xf32>
 }
+
+// CHECK-LABEL: func.func @computes_what_the_lifts_leave_on_constants
+// CHECK-NEXT: [[C:%.+]] = mllm.constant dense<{{\[\[}}4.000000e+00, 9.000000e+00]]> : tensor<1x2xf32>
+// CHECK-NEXT: mllm.binary add %x, [[C]]
+func.func @computes_what_the_lifts_leave_on_constants(%x: tensor<1x2xf32>) -> tensor<1x2xf32> {
+  %c = mllm.constant dense<[[2.0], [3.0]]> : tensor<2x1xf32>
+  %0 = mllm.transpose %c {perm = array<i64: 1, 0>} : (tensor<2x1xf32>) -> tensor<1x2xf32>
+  %1 = mllm.binary mul %0, %0 : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  %2 = mllm.binary add %x, %1 : (tensor<1x2xf32>, tensor<1x2xf32>) -> tensor<1x2xf32>
+  func.return %2 : tensor<1x2xf32>
+}
+
+// CHECK-LABEL: func.func @keeps_codes_and_what_would_grow
+// CHECK: mllm.dequantize
+// CHECK: mllm.broadcast
+func.func @keeps_codes_and_what_would_grow() -> (tensor<2xf32>, tensor<1048576xf32>) {
+  %c = mllm.constant dense<1> : tensor<2xi8>
+  %s = mllm.constant dense<2.0> : tensor<f32>
+  %0 = mllm.dequantize %c, %s : (tensor<2xi8>, tensor<f32>) -> tensor<2xf32>
+  %1 = mllm.broadcast %s : (tensor<f32>) -> tensor<1048576xf32>
+  func.return %0, %1 : tensor<2xf32>, tensor<1048576xf32>
+}

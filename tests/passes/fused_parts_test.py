@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import tensor_of
+from mllm_compiler.dialects.mllm import Activation, NormKind
 from mllm_compiler.dialects.types import ELEMENTS, shape_of
 from mllm_compiler.dialects.verify import verify
 from mllm_compiler.passes.fused_parts import PARTS, take_apart
@@ -44,8 +46,48 @@ def qkv(
     )
 
 
+def residual_norm(kind: NormKind, x: SSAValue, y: SSAValue, *sides: SSAValue) -> Operation:
+    return mllm.ResidualNormOp(kind, x, y, *sides, epsilon=1e-3, results=[x.type, x.type])
+
+
+def norm_gated_mlp(kind: NormKind, *values: SSAValue) -> Operation:
+    weight, bias = (*values[4:], None, None)[:2]
+    sides = {"weight": weight, "bias": bias}
+    return mllm.NormGatedMlpOp(kind, Activation.SILU, *values[:4], **sides, epsilon=1e-3)
+
+
+def cached(q: SSAValue, k: SSAValue, v: SSAValue, *rest: SSAValue, **options: object) -> Operation:
+    past_k, past_v, *masks = rest
+    types = [q.type] + [tensor_of(f32, (2, 2, 8, size)) for size in (4, 4)]
+    given = dict(zip(("key_mask", "bias"), masks, strict=False))
+    sizes = {"heads": 4, "kv_heads": 2, "scale": 0.5}
+    return mllm.CachedAttentionOp(
+        q, k, v, past_k, past_v, results=types, **sizes, **given, **options
+    )
+
+
+CACHE = [real(2, 3, 16), real(2, 3, 8), real(2, 3, 8), real(2, 2, 5, 4), real(2, 2, 5, 4)]
+BLOCK = [real(2, 3, 8), real(6, 8), real(6, 8), real(8, 6)]
 PLACES = np.array([[0, 7, 2000]])
 CASES: dict[str, tuple[Callable[..., Operation], list[np.ndarray]]] = {
+    "activated_linear": (
+        lambda *values: mllm.ActivatedLinearOp(Activation.GELU, *values),
+        [real(2, 3, 8), real(6, 8), real(6)],
+    ),
+    "residual_norm": (partial(residual_norm, NormKind.RMS), [real(2, 3), real(2, 3), real(3)]),
+    "residual_norm-layer": (
+        partial(residual_norm, NormKind.LAYER),
+        [real(2, 3), real(2, 3), real(3), real(3)],
+    ),
+    "residual_norm-plain": (partial(residual_norm, NormKind.LAYER), [real(2, 3), real(2, 3)]),
+    "norm_gated_mlp": (partial(norm_gated_mlp, NormKind.RMS), [*BLOCK, real(8)]),
+    "norm_gated_mlp-layer": (partial(norm_gated_mlp, NormKind.LAYER), [*BLOCK, real(8), real(8)]),
+    "cached_attention": (cached, CACHE),
+    "cached_attention-window": (partial(cached, causal=True, window=3), CACHE),
+    "cached_attention-masks": (
+        partial(cached, causal=True),
+        [*CACHE, RNG.integers(0, 2, (2, 8)), real(1, 4, 3, 8)],
+    ),
     "qkv": (qkv, [real(2, 3, 8), real(28, 8), real(28)]),
     "qkv-rope": (qkv, [real(2, 3, 8), real(28, 8), real(28), PLACES, real(2)]),
     "qkv-pairs": (

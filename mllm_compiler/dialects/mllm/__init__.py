@@ -9,6 +9,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 from mllm_compiler.dialects.dims import DimsAttr
 from mllm_compiler.dialects.mllm.attention import AttentionInterface, AttentionOp, CrossAttnOp
 from mllm_compiler.dialects.mllm.bounds import BoundAttr, VariantAttr, default_bound
+from mllm_compiler.dialects.mllm.cached_attention import CachedAttentionOp
 from mllm_compiler.dialects.mllm.constants import (
     LARGEST_CONSTANT,
     BlobAttr,
@@ -26,7 +27,7 @@ from mllm_compiler.dialects.mllm.elementwise import (
     SelectOp,
     UnaryOp,
 )
-from mllm_compiler.dialects.mllm.fused import QkvOp
+from mllm_compiler.dialects.mllm.fused import ActivatedLinearOp, QkvOp
 from mllm_compiler.dialects.mllm.integer import (
     IntegerConvOp,
     IntegerMatmulOp,
@@ -38,6 +39,7 @@ from mllm_compiler.dialects.mllm.kinds import (
     BinaryKind,
     CompareKind,
     Coordinates,
+    NormKind,
     PoolKind,
     ReduceKind,
     ResizeMode,
@@ -47,6 +49,7 @@ from mllm_compiler.dialects.mllm.kv import KvAppendOp, KvViewOp
 from mllm_compiler.dialects.mllm.linear import EmbeddingOp, GatherOp, LinearOp, MatmulOp
 from mllm_compiler.dialects.mllm.mlp import GatedMlpOp, MlpOp
 from mllm_compiler.dialects.mllm.norm import LayerNormOp, ReduceOp, RmsNormOp, SoftmaxOp
+from mllm_compiler.dialects.mllm.norm_fused import NormGatedMlpOp, ResidualNormOp
 from mllm_compiler.dialects.mllm.pipeline import CacheAttr, EdgeAttr, PipelineOp
 from mllm_compiler.dialects.mllm.position import AlibiOp, RopeOp
 from mllm_compiler.dialects.mllm.quant import DequantizeOp, DynamicQuantizeOp, QuantizeOp
@@ -88,6 +91,10 @@ OPS: list[type[Operation]] = [
     RopeOp,
     AlibiOp,
     QkvOp,
+    CachedAttentionOp,
+    ActivatedLinearOp,
+    ResidualNormOp,
+    NormGatedMlpOp,
     PatchEmbedOp,
     ConvOp,
     PoolOp,
@@ -132,6 +139,7 @@ __all__ = [
     "ATTRIBUTES",
     "LARGEST_CONSTANT",
     "OPS",
+    "ActivatedLinearOp",
     "Activation",
     "AlibiOp",
     "AttentionInterface",
@@ -142,6 +150,7 @@ __all__ = [
     "BoundAttr",
     "BroadcastOp",
     "CacheAttr",
+    "CachedAttentionOp",
     "CastOp",
     "CompareKind",
     "CompareOp",
@@ -167,6 +176,8 @@ __all__ = [
     "MatmulOp",
     "Mllm",
     "MlpOp",
+    "NormGatedMlpOp",
+    "NormKind",
     "PadOp",
     "PatchEmbedOp",
     "PipelineOp",
@@ -178,6 +189,7 @@ __all__ = [
     "ReduceKind",
     "ReduceOp",
     "ReshapeOp",
+    "ResidualNormOp",
     "ResizeMode",
     "ResizeOp",
     "RmsNormOp",

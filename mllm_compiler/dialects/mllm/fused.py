@@ -19,10 +19,60 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from mllm_compiler.dialects.dims import Dim
+from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm.attention import divides
 from mllm_compiler.dialects.mllm.contract import agree, all_agree, check, integer
+from mllm_compiler.dialects.mllm.kinds import Activation, ActivationAttr
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
+
+
+@irdl_op_definition
+class ActivatedLinearOp(IRDLOperation):
+    """Apply an affine map and a function: x [..., K], weight [N, K], bias? [N] -> [..., N].
+
+    y = activation(x weight^T + bias): `mllm.linear` with the epilogue that products of most devices
+    have (the fused activation of TensorFlow Lite's FULLY_CONNECTED).
+
+    C1  weight is rank 2 and its second dim is the last of x.
+    C2  bias is [N].
+    C3  the result is [..., N] with the leading dims of x.
+    C4  x, weight, bias and the result have one floating-point type.
+    """
+
+    name = "mllm.activated_linear"
+
+    activation = prop_def(ActivationAttr)
+    x = operand_def(TensorType)
+    weight = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    result = result_def(TensorType)
+
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$activation $x `,` $weight (`,` $bias^)? attr-dict `:` functional-type(operands, results)"
+    )
+
+    def __init__(
+        self, activation: Activation, x: SSAValue, weight: SSAValue, bias: SSAValue | None = None
+    ) -> None:
+        dims = (*shape_of(x)[:-1], shape_of(weight)[0])
+        super().__init__(
+            operands=[x, weight, bias],
+            properties={"activation": ActivationAttr(activation)},
+            result_types=[tensor_of(element_of(x), dims)],
+        )
+
+    def verify_(self) -> None:
+        """Checks the constraints of the docstring."""
+        x, weight = shape_of(self.x), shape_of(self.weight)
+        fits = len(weight) == 2 and len(x) >= 1 and agree(weight[1], x[-1])
+        check(self, 1, fits, "weight must be [N, K] where x is [..., K]")
+        fits = self.bias is None or all_agree(shape_of(self.bias), weight[:1])
+        check(self, 2, fits, "bias must be [N]")
+        fits = all_agree(shape_of(self.result), (*x[:-1], weight[0]))
+        check(self, 3, fits, "the result must be [..., N]")
+        elements = {element_of(v) for v in (*self.operands, self.result)}
+        check(self, 4, len(elements) == 1 and is_float(element_of(self.x)), "one float type")
 
 
 @irdl_op_definition

@@ -122,6 +122,13 @@ class Activation(StrEnum):
     GELU_TANH = "gelu_tanh"
 
 
+class NormKind(StrEnum):
+    """Norms that a fused op can have: `mllm.rms_norm` or `mllm.layer_norm`."""
+
+    RMS = "rms"
+    LAYER = "layer"
+
+
 @irdl_attr_definition
 class UnaryKindAttr(EnumAttribute[UnaryKind], SpacedOpaqueSyntaxAttribute):
     """A unary function."""
@@ -172,6 +179,13 @@ class CoordinatesAttr(EnumAttribute[Coordinates], SpacedOpaqueSyntaxAttribute):
 
 
 @irdl_attr_definition
+class NormKindAttr(EnumAttribute[NormKind], SpacedOpaqueSyntaxAttribute):
+    """A norm of a fused op."""
+
+    name = "mllm.norm_kind"
+
+
+@irdl_attr_definition
 class ActivationAttr(EnumAttribute[Activation], SpacedOpaqueSyntaxAttribute):
     """An activation of a fused feed-forward op."""
 
@@ -187,6 +201,7 @@ KIND_ATTRS: list[type[Attribute]] = [
     ResizeModeAttr,
     CoordinatesAttr,
     ActivationAttr,
+    NormKindAttr,
 ]
 """The attribute classes of this module."""
 
@@ -202,5 +217,6 @@ def members_of(attribute: type[Attribute]) -> tuple[str, ...]:
         ResizeModeAttr: ResizeMode,
         CoordinatesAttr: Coordinates,
         ActivationAttr: Activation,
+        NormKindAttr: NormKind,
     }
     return tuple(str(kind) for kind in members[attribute])

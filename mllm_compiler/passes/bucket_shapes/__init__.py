@@ -125,6 +125,8 @@ def _padded_left(graph: FuncOp) -> frozenset[str]:
     for op in block_of(graph).ops:
         if isinstance(op, mllm.KvAppendOp):
             left |= shape_of(op.past)[2].symbols()
+        elif isinstance(op, mllm.CachedAttentionOp):
+            left |= shape_of(op.past_k)[2].symbols()
         elif isinstance(op, mllm.ConcatOp):
             for x in op.xs[:-1]:
                 left |= shape_of(x)[op.axis.value.data].symbols()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from xdsl.dialects.builtin import i1
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim
@@ -13,11 +13,29 @@ from mllm_compiler.dialects.mllm import AttentionInterface, BinaryKind, CompareK
 from mllm_compiler.dialects.types import element_of, shape_of
 from mllm_compiler.passes.bucket_shapes.padded import Padded
 from mllm_compiler.passes.bucket_shapes.rows import static
+from mllm_compiler.passes.key_masks import with_key_mask
 
 
 def attention(op: mllm.AttentionOp, p: Padded) -> None:
     """A mask excludes padded keys, but those behind the last token, which no causal query sees."""
-    queries, keys = p.dims(op.q)[1], _keys(op, p)
+    _attend(op, p, p.dims(op.q)[1], _keys(op, p))
+
+
+def cached_attention(op: mllm.CachedAttentionOp, p: Padded) -> None:
+    """Nothing stands between the past and the new tokens, whose padding is excluded."""
+    queries, past = p.dims(op.q)[1], p.dims(op.past_k)[2]
+    for new, old in ((op.k, op.past_k), (op.v, op.past_v)):
+        if (p.dims(new)[1], p.dims(old)[2]) != (queries, past):
+            raise p.refusal(op, "keys and values may pad differently")
+        joined(op, p, [past, queries])
+        static(op, p, (*p.dims(new)[2:], p.dims(old)[1], p.dims(old)[3]))
+    static(op, p, p.dims(op.q)[2:])
+    _attend(op, p, queries, past + queries)
+
+
+def _attend(
+    op: mllm.AttentionOp | mllm.CachedAttentionOp, p: Padded, queries: Dim, keys: Dim
+) -> None:
     causal = bool(op.causal.value.data)
     if causal:
         _same_diagonal(op, p, queries, keys)
@@ -53,7 +71,7 @@ def _same_diagonal(op: Operation, p: Padded, queries: Dim, keys: Dim) -> None:
         raise p.refusal(op, f"padding moves {queries} queries against {keys} keys")
 
 
-def _exclude(op: AttentionInterface, p: Padded, keys: Dim) -> None:
+def _exclude(op: AttentionInterface | mllm.CachedAttentionOp, p: Padded, keys: Dim) -> None:
     mask = p.mask(keys)
     if op.key_mask is not None:
         given = op.key_mask
@@ -63,30 +81,9 @@ def _exclude(op: AttentionInterface, p: Padded, keys: Dim) -> None:
         mask = p.insert(mllm.BinaryOp(BinaryKind.AND, given, mask), op)
     else:
         mask = p.insert(mllm.BroadcastOp(mask, (shape_of(op.q)[0], p.extent(keys))), op)
-    _masked(op, p, mask)
-
-
-def _masked(op: AttentionInterface, p: Padded, mask: SSAValue) -> None:
-    made: mllm.AttentionOp | mllm.CrossAttnOp
-    heads, kv_heads = op.head_count, op.kv_head_count
-    if isinstance(op, mllm.AttentionOp):
-        made = mllm.AttentionOp(
-            op.q,
-            op.k,
-            op.v,
-            heads=heads,
-            kv_heads=kv_heads,
-            scale=op.scale_value,
-            causal=bool(op.causal.value.data),
-            window=op.window.value.data if op.window else None,
-            key_mask=mask,
-            bias=op.bias,
-        )
-    else:
-        made = mllm.CrossAttnOp(
-            op.q, op.k, op.v, heads=heads, kv_heads=kv_heads, scale=op.scale_value, key_mask=mask
-        )
-    p.replace(op, p.insert(made, op))
+    made = with_key_mask(op, mask)
+    p.insert(made, op)
+    p.replace(op, *made.results)
 
 
 def rope(op: mllm.RopeOp, p: Padded) -> None:

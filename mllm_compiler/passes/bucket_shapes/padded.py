@@ -80,10 +80,11 @@ class Padded:
         self._dims[value] = dims
         return value
 
-    def replace(self, op: Operation, value: SSAValue) -> None:
-        """Lets a value take the place of an op's result."""
-        self._dims[value] = self.dims(op.results[0])
-        op.results[0].replace_all_uses_with(value)
+    def replace(self, op: Operation, *values: SSAValue) -> None:
+        """Lets values take the place of an op's results."""
+        for result, value in zip(op.results, values, strict=True):
+            self._dims[value] = self.dims(result)
+            result.replace_all_uses_with(value)
         op.detach()
         op.erase()
 

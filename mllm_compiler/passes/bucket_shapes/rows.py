@@ -65,7 +65,13 @@ def rows(op: Operation, p: Padded) -> None:
         static(op, p, p.dims(other))
 
 
-def linear(op: mllm.LinearOp, p: Padded) -> None:
+def residual_norm(op: mllm.ResidualNormOp, p: Padded) -> None:
+    """Both streams pad alike, and no symbol is among the elements of a row."""
+    aligned(op, p)
+    static(op, p, p.dims(op.x)[-1:])
+
+
+def linear(op: mllm.LinearOp | mllm.ActivatedLinearOp, p: Padded) -> None:
     """No symbol is summed over; a computed weight may have padded rows, which pad the result."""
     static(op, p, (p.dims(op.x)[-1], *p.dims(op.weight)[1:]))
 

@@ -24,6 +24,7 @@ from xdsl.passes import ModulePass
 from mllm_compiler.dialects import cpu
 from mllm_compiler.dialects.mllm import CacheAttr
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.fused_parts import PARTS, take_apart
 from mllm_compiler.passes.graphs import (
     SOURCE,
     block_of,
@@ -63,6 +64,7 @@ def lower_graph(graph: FuncOp, cache: CacheAttr | None, bounds: dict[str, int]) 
     """Lowers one graph in place."""
     first = block_of(graph).first_op
     assert first is not None
+    take_apart(graph, PARTS.keys() - LOWERINGS.keys())
     builder = Builder(graph, first)
     if cache is not None:
         lower_cache(builder, cache, _cache_name(graph), bounds)

@@ -39,7 +39,7 @@ def unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
         kind in ACTIVATIONS
         and isinstance(product, cpu.F32LinearOp | cpu.F32DequantizedLinearOp)
         and product.activation.data == "none"
-        and not product.more
+        and len(product.results) == 1
         and op.x.has_one_use()
     ):
         product.properties["activation"] = StringAttr(kind)

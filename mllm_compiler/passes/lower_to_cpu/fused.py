@@ -13,6 +13,11 @@ from mllm_compiler.passes.lower_to_cpu.builder import Builder
 from mllm_compiler.passes.lower_to_cpu.products import linear, rope
 
 
+def activated_linear(op: mllm.ActivatedLinearOp, b: Builder) -> SSAValue:
+    """A product with its epilogue."""
+    return linear(b, op.x, op.weight, op.bias, op.activation.data)
+
+
 def qkv(op: mllm.QkvOp, b: Builder) -> list[SSAValue]:
     """One product with three results, where each begins at a panel; then queries and keys turn."""
     widths = [width.as_int() for width in op.widths]

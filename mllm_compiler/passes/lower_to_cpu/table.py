@@ -306,6 +306,7 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.SelectiveScanOp: _selective_scan,
     mllm.RopeOp: _rope,
     mllm.QkvOp: fused.qkv,
+    mllm.ActivatedLinearOp: fused.activated_linear,
     mllm.AttentionOp: _attention,
     mllm.CrossAttnOp: _cross_attn,
     mllm.PatchEmbedOp: _patch_embed,

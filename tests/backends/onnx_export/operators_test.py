@@ -24,6 +24,7 @@ from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
 from tests.backends.onnx_export.roundtrip import answers
+from tests.passes.fused_parts_test import CASES as FUSED
 
 RNG = np.random.default_rng(11)
 Shape = tuple[int | str, ...]
@@ -240,8 +241,8 @@ CASES: dict[str, tuple[Make, list[np.ndarray], list[Shape]]] = {
         ],
         [("b", 8), ("b", 1), (4, 8), (4, 1)],
     ),
-    "qkv": (fused_qkv, [real(2, 3, 8), real(16, 8), real(16)], [("b", "t", 8), (16, 8), (16,)]),
-    "qkv-rope": (
+    **{name: (make, arrays, [a.shape for a in arrays]) for name, (make, arrays) in FUSED.items()},
+    "qkv-of-symbols": (
         fused_qkv,
         [real(2, 3, 8), real(16, 8), real(16), ids(9, 2, 3), real(1)],
         [("b", "t", 8), (16, 8), (16,), ("b", "t"), (1,)],
