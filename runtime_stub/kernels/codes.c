@@ -15,19 +15,13 @@ enum { ROWS = 2 };
 
 enum { SPAN = 256 /* codes that are unpacked at a time; 255 * 255 * SPAN fits 32 bits */ };
 
-typedef int8_t signed_codes __attribute__((vector_size(LANES)));
-typedef uint8_t unsigned_codes __attribute__((vector_size(LANES)));
 typedef int32_t vi_any __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
+/* A loop, which becomes one instruction; a conversion of vectors is taken apart by GCC 12. */
 MLLM_INLINE vi widen(const unsigned char *w, const bool is_signed) {
-  if (is_signed) {
-    signed_codes codes;
-    memcpy(&codes, w, sizeof codes);
-    return __builtin_convertvector(codes, vi);
-  }
-  unsigned_codes codes;
-  memcpy(&codes, w, sizeof codes);
-  return __builtin_convertvector(codes, vi);
+  vi wide;
+  for (size_t i = 0; i < LANES; i++) wide[i] = is_signed ? (int8_t)w[i] : w[i];
+  return wide;
 }
 
 /* rows and is_signed are constants where this is inlined. */
@@ -92,18 +86,19 @@ static void code_product(const mllm_code_product *p) {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* bytes[count, 16]: the codes k.. of panel p, which share bytes: one of `each` a byte. */
+typedef uint8_t row_bytes __attribute__((vector_size(PANEL)));
+
+/* bytes[count, 16]: the codes k.. of a panel, several of which share a byte. */
 MLLM_INLINE void unpack(unsigned char *bytes, const unsigned char *panel, size_t k, size_t count,
                         const uint32_t bits, const bool is_signed) {
   const size_t each = 8 / bits;
-  const uint32_t mask = (1U << bits) - 1;
-  const uint32_t sign = is_signed ? 1U << (bits - 1) : 0;
+  const uint8_t mask = (uint8_t)((1U << bits) - 1);
+  const uint8_t sign = is_signed ? (uint8_t)(1U << (bits - 1)) : 0;
   for (size_t i = 0; i < count; i++) {
-    const unsigned char *from = panel + (k + i) / each * PANEL;
-    const uint32_t shift = (uint32_t)((k + i) % each) * bits;
-    for (size_t j = 0; j < PANEL; j++) {
-      bytes[i * PANEL + j] = (unsigned char)(((from[j] >> shift & mask) ^ sign) - sign);
-    }
+    row_bytes codes;
+    memcpy(&codes, panel + (k + i) / each * PANEL, sizeof codes);
+    codes = ((codes >> (uint8_t)((k + i) % each * bits) & mask) ^ sign) - sign;
+    memcpy(bytes + i * PANEL, &codes, sizeof codes);
   }
 }
 
@@ -213,12 +208,18 @@ static void code_tile(const mllm_code_tile *t) {
 
 MLLM_INLINE void scale_up(float *w, const unsigned char *codes, const int32_t *zero,
                           const float *scale, size_t count, const bool is_signed) {
+  vi zeros[PANEL_VECTORS];
+  vf scales[PANEL_VECTORS];
+#pragma GCC unroll 4
+  for (size_t v = 0; v < PANEL_VECTORS; v++) {
+    zeros[v] = *(const vi_any *)(zero + v * LANES);
+    scales[v] = load(scale + v * LANES);
+  }
   for (size_t k = 0; k < count; k++) {
-#pragma GCC ivdep
-    for (size_t j = 0; j < PANEL; j++) {
-      const unsigned char code = codes[k * PANEL + j];
-      const int32_t value = is_signed ? (int8_t)code : code;
-      w[k * PANEL + j] = (float)(value - zero[j]) * scale[j];
+#pragma GCC unroll 4
+    for (size_t v = 0; v < PANEL_VECTORS; v++) {
+      const vi value = widen(codes + k * PANEL + v * LANES, is_signed) - zeros[v];
+      store(w + k * PANEL + v * LANES, __builtin_convertvector(value, vf) * scales[v]);
     }
   }
 }
