@@ -36,13 +36,17 @@ from mllm_compiler.pipelines import (
     pass_names,
     read_passes,
 )
-from mllm_compiler.quantisation.recipe import read_recipe
+from mllm_compiler.quantisation.recipe import Limits, read_recipe
 from mllm_compiler.quantised_bundle import QuantisationRecord
-from mllm_compiler.validate import Proof, Validator
+from mllm_compiler.validate import Case, Proof, Validator
 from mllm_compiler.validate.samples import samples_of
 
 Step = Callable[[str], None]
 """Takes the name of what is done next."""
+
+
+PROVEN_ON = Limits(tokens=128, window=64, files=4)
+"""As much of the user's data shows whether a pass is right; each is run before and after it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +146,7 @@ def compile_model(
     imported = import_model(request.model, dims=request.dims, simplify=request.simplify)
     if request.output is not None and request.stop_after is None:
         check_size(imported.store.nbytes, request.output)
-    proven_on = None if request.quant is not None else request.data
-    samples = {} if proven_on is None else samples_of(proven_on, imported.module)
-    validator = Validator(imported.store, TOLERANCES, samples)
+    validator = Validator(imported.store, TOLERANCES, _samples(request, imported, warn))
     watching = [*observers, *([validator] if request.validate else [])]
     module = imported.module
     seconds = time.perf_counter() - start
@@ -195,6 +197,21 @@ def _pruning(request: Request) -> dict[str, ModulePass]:
         text, remedy = "a pass is named twice", "give its options once"
         raise CompileError("MLC-U007", text, location="--prune", remedy=remedy)
     return by_name
+
+
+def _samples(
+    request: Request, imported: Imported, warn: Callable[[str], None]
+) -> Mapping[str, Sequence[Case]]:
+    """What passes are proven on besides seeded inputs; data that calibrates a recipe is not it."""
+    data = request.data
+    if data is None or not request.validate or request.quant is not None:
+        return {}
+    if any(data.rglob("*.npz")) or not data.is_dir():
+        return samples_of(data, imported.module)
+    with TemporaryDirectory(prefix="mllm-samples-") as folder:
+        model = Model(imported.module, imported.spec, imported.store)
+        write_samples(model, data, Path(folder), PROVEN_ON, warn)
+        return samples_of(Path(folder), imported.module)
 
 
 def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:

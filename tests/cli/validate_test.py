@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from mllm_compiler.cli import opt
 from mllm_compiler.cli.main import run
@@ -59,6 +60,15 @@ def test_the_table_names_what_moved_most(capsys: Captured) -> None:
     assert " ".join(head.split()) == " ".join((*titles, "first node"))
     (row,) = [line for line in lines if line.startswith("lift-onnx  ") and "2e-05" in line]
     assert "last_hidden_state" in row
+
+
+def test_pictures_become_samples(capsys: Captured) -> None:
+    Path("pictures").mkdir()
+    Image.effect_noise((90, 70), 64).save("pictures/noise.png")
+    assert validated("--data", "pictures", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    proof = {entry["name"]: entry["proof"] for entry in facts["passes"]}["lift-onnx"]
+    assert proof["runs"] == len(["0000.npz", "ordinary", "denormal", "large"])
 
 
 def test_samples_that_do_not_fit_are_one_located_line(capsys: Captured) -> None:
