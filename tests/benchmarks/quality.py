@@ -3,8 +3,8 @@
     python tests/benchmarks/quality.py --json docs/figures/quality.json
     python tests/benchmarks/quality.py --only smollm2 --json docs/figures/quality.json
 
-Each model has a file of its own beside this one, `quality_MODEL.py`. With `--only`, figures of
-other models stay in the file as they were.
+Each model, or way of making one smaller, has a file beside this one, `quality_NAME.py`. With
+`--only`, figures of the others stay in the file as they were.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.figures import report
 
-MODELS = ("dinov2", "smollm2")
+MODELS = ("dinov2", "dinov2_w8a8", "smollm2")
 
 
 def main() -> int:

@@ -39,25 +39,25 @@ def features(module: ModuleOp, store: WeightStore, images: Array) -> Array:
     return np.concatenate([results["last_hidden_state"] for results in runs])
 
 
-def measured() -> dict[str, float]:
+def figures() -> dict[str, float]:
     """The figures of each recipe."""
     module, store = lifted(MODEL)
     images, photo = crops(SIZE)
     real = features(module.clone(), store, images)
-    figures: dict[str, float] = {"dinov2_fp32_right": right_neighbours(real[:, 0], photo)}
+    found: dict[str, float] = {"dinov2_fp32_right": right_neighbours(real[:, 0], photo)}
     for name, recipe in RECIPES.items():
         coded = module.clone()
         run_passes(coded, [QuantiseLinears(recipe=recipe)], make_context(store))
-        found = features(coded, store, images)
-        same = nearest(found[:, 0]) == nearest(real[:, 0])
-        figures |= {
-            f"{name}_cosine": mean_cosine(found[:, 0], real[:, 0]),
-            f"{name}_patch_cosine": mean_cosine(found[:, 1:], real[:, 1:]),
-            f"{name}_right": right_neighbours(found[:, 0], photo),
+        made = features(coded, store, images)
+        same = nearest(made[:, 0]) == nearest(real[:, 0])
+        found |= {
+            f"{name}_cosine": mean_cosine(made[:, 0], real[:, 0]),
+            f"{name}_patch_cosine": mean_cosine(made[:, 1:], real[:, 1:]),
+            f"{name}_right": right_neighbours(made[:, 0], photo),
             f"{name}_same": int(same.sum()),
         }
-    return figures
+    return found
 
 
 if __name__ == "__main__":
-    sys.exit(publish(measured()))
+    sys.exit(publish(figures()))

@@ -1,4 +1,4 @@
-"""Dropping tokens: held to an encoder and a choice of tokens written out in plain NumPy."""
+"""Dropping tokens: held to an encoder and a choice written out in NumPy, and to ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
+from mllm_compiler.backends.onnx.export import export_graph
+from mllm_compiler.backends.onnx.write import serialised
 from mllm_compiler.dialects import make_context, mllm
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm import BinaryKind, EdgeAttr
@@ -25,6 +28,8 @@ from mllm_compiler.pipelines import LOWER, PLACE, PLAN, pass_class
 from mllm_compiler.reference import run_function
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, module_of
+from tests.benchmarks.photos import crops, right_neighbours
+from tests.benchmarks.quality_dinov2 import CHOSEN, SIZE, flops, lifted, runner
 
 HEADS, WIDTH, SIDE, LAYERS = 2, 12, 6, 3
 TOKENS = 1 + SIDE * SIDE
@@ -152,6 +157,33 @@ def test_runs_on_c(case: str) -> None:
     with CRunner(emit(module), g.store) as runner:
         got = runner.run("eye", {"x": image()})["y"]
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["attention", "norm"])
+def test_onnx_runtime_gives_the_same_of_the_exported_graph(score: str) -> None:
+    module, g = encoder()
+    this = DropTokens(after=(1, 3), keep=(20, 11), score=score, cover=3)
+    run_passes(module, [this], make_context(g.store))
+    want = run_function(module, "eye", {"x": image()}, g.store)["y"]
+    model = serialised(export_graph(graphs(module)[0], g.store))
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    got = session.run(None, {"x": image()})[0]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_real_encoder_costs_a_seventh_and_tells_photos_apart() -> None:
+    """Four crops of two photos each at 672x672, 196 of 2,304 patches, on the target c."""
+    module, store = lifted()
+    whole = flops(module)
+    run_passes(module, [CHOSEN], make_context(store))
+    assert flops(module) <= whole / 6
+    images, photo = crops(SIZE)
+    with runner(module, store) as eyes:
+        runs = [eyes.run("vision", {"pixel_values": x[None]}) for x in images[:8]]
+    features = np.concatenate([results["last_hidden_state"] for results in runs])
+    assert features.shape == (8, 197, 384)
+    assert right_neighbours(features[:, 0], photo[:8]) >= 7
 
 
 def test_a_budget_of_each_run_is_the_length_of_an_input() -> None:
