@@ -229,7 +229,8 @@ def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
 def _options(name: str, request: Request, spec: ModelSpec, samples: str) -> dict[str, str]:
     """What a pass must be told of the model or the target."""
     if name in QUANTISE.passes and request.quant is not None:
-        data = {"data": samples} if name == "quantise-linears" else {}
+        calibrated = name in ("smooth-activations", "quantise-linears")
+        data = {"data": samples} if calibrated else {}
         return {"recipe": request.quant, **data}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}

@@ -41,6 +41,8 @@ TOLERANCES: dict[str, float] = {
     "lift-patch-embed": ROUNDING,
     "drop-tokens": math.inf,
     "prune-heads": math.inf,
+    "rotate-weights": 1e-4,
+    "smooth-activations": 1e-4,
     "quantise-linears": math.inf,
     "quantise-embeddings": math.inf,
     "common-subexpressions": 0.0,
@@ -109,7 +111,7 @@ PRUNE = ("drop-tokens", "prune-heads")
 """Passes behind the lift that change what a model computes, where they are asked for."""
 
 QUANTISE = Stage(
-    ("quantise-linears", "quantise-embeddings"),
+    ("rotate-weights", "smooth-activations", "quantise-linears", "quantise-embeddings"),
     "products and look-ups have the formats of a recipe",
 )
 """Behind the lift, where a recipe is given."""

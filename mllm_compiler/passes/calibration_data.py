@@ -22,6 +22,23 @@ def graph_inputs(folder: str, graph: str) -> list[dict[str, Array]]:
     return [read_arrays(path) for path in sorted((Path(folder) / graph).glob("*.npz"))]
 
 
+def needed_inputs(folder: str, graph: str) -> list[dict[str, Array]]:
+    """The samples of a graph, of which there must be one.
+
+    Raises:
+        CompileError: `MLC-Q002`, there is none; `MLC-Q003`, a file is no `.npz` of plain arrays.
+    """
+    inputs = graph_inputs(folder, graph)
+    if inputs:
+        return inputs
+    raise CompileError(
+        "MLC-Q002",
+        "the recipe needs calibration data and there is none",
+        location=graph,
+        remedy="name a folder of samples with --data",
+    )
+
+
 def read_arrays(path: Path) -> dict[str, Array]:
     """The tensors of a file by name.
 

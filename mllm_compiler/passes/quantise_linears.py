@@ -39,8 +39,7 @@ from mllm_compiler.dialects.mllm import (
     QuantizedLinearOp,
 )
 from mllm_compiler.dialects.types import element_of
-from mllm_compiler.errors import CompileError
-from mllm_compiler.passes.calibration_data import graph_inputs
+from mllm_compiler.passes.calibration_data import needed_inputs
 from mllm_compiler.passes.graphs import (
     block_of,
     entry_order,
@@ -97,12 +96,13 @@ class _Graph:
 
     def __init__(self, graph: FuncOp, weights: WeightCodes, data: str) -> None:
         self.graph, self.weights, self.data = graph, weights, data
+        self.name = graph.sym_name.data
 
     def quantise(self, recipe: Recipe) -> None:
         """Replaces the products in order; samples run beside."""
         sites = sites_of(self.graph, recipe, self.weights)
         if recipe.mixed is not None and any(site.grid is not None for site in sites):
-            inputs, mixed = self._inputs(), recipe.mixed
+            inputs, mixed = needed_inputs(self.data, self.name), recipe.mixed
             sites = with_more_bits(self.graph, sites, recipe.linears, mixed, inputs, self.weights)
         by_op: dict[Operation, Site] = {site.op: site for site in sites}
         asking = [site.op for site in sites if site.format.needs_data]
@@ -116,20 +116,8 @@ class _Graph:
         remove_dead(self.graph)
 
     def _samples(self, asking: list[LinearOp]) -> Samples:
-        inputs = self._inputs() if asking else []
+        inputs = needed_inputs(self.data, self.name) if asking else []
         return Samples.of(self.graph, inputs, self.weights.store, asking)
-
-    def _inputs(self) -> list[dict[str, Array]]:
-        name = self.graph.sym_name.data
-        inputs = graph_inputs(self.data, name)
-        if not inputs:
-            raise CompileError(
-                "MLC-Q002",
-                "the recipe needs calibration data and there is none",
-                location=name,
-                remedy="name a folder of samples with --data",
-            )
-        return inputs
 
     def _replace(self, site: Site) -> None:
         op, x = site.op, site.op.x

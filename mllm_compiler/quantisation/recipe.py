@@ -33,6 +33,10 @@ NEAREST, CLIPPED, GPTQ = METHODS = ("nearest", "clipped", "gptq")
 those that harm the outputs on calibration data least."""
 
 
+SMOOTHQUANT, AWQ = SMOOTHINGS = ("smoothquant", "awq")
+"""What scales the channels of activations before: their magnitudes, or a search for the factors."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Format:
     """How a product is quantised.
@@ -139,6 +143,9 @@ class Recipe:
         head: That of the product that gives `logits`; without one, as the others.
         embeddings: That of tables; without one, they stay.
         rules: What goes before these for some products.
+        rotate: Whether the residual streams of decoders are turned before.
+        smooth: What scales the channels of activations before; nothing where it is absent.
+        strength: How much of the difficulty `smoothquant` moves into weights, 0 to 1.
         mixed: Which products may take more bits than the rest.
         calibration: How much of the data is taken.
         name: The stem of its file.
@@ -150,6 +157,9 @@ class Recipe:
     head: Format | None = None
     embeddings: Format | None = None
     rules: tuple[Rule, ...] = ()
+    rotate: bool = False
+    smooth: str | None = None
+    strength: float = 0.5
     mixed: Mixed | None = None
     calibration: Limits = field(default_factory=Limits)
     name: str = field(default="", metadata={"key": ""})
@@ -165,7 +175,8 @@ class Recipe:
     @property
     def needs_data(self) -> bool:
         """Whether it chooses anything by what activations are like."""
-        return self.mixed is not None or any(f.needs_data for f in self.formats())
+        before = self.mixed is not None or self.smooth is not None
+        return before or any(f.needs_data for f in self.formats())
 
     def formats(self) -> list[Format]:
         """Every format that it names."""
@@ -202,6 +213,12 @@ def read_recipe(word: str) -> Recipe:
     for key, value in vars(recipe.calibration).items():
         if value < 1:
             raise wrong(path.name, f"calibration.{key}", f"{value} is too few", "write 1 or more")
+    if recipe.smooth is not None and recipe.smooth not in SMOOTHINGS:
+        near = get_close_matches(recipe.smooth, SMOOTHINGS, n=1, cutoff=0.0)[0]
+        raise wrong(path.name, "smooth", f"unknown {recipe.smooth!r}", f"did you mean '{near}'?")
+    if not 0 <= recipe.strength <= 1:
+        message = f"{recipe.strength} is no part"
+        raise wrong(path.name, "strength", message, "write a number from 0 to 1")
     if recipe.mixed is not None and recipe.mixed.bits not in (4, 8):
         message = f"products do not take {recipe.mixed.bits} bits"
         raise wrong(path.name, "mixed.bits", message, "write 4 or 8")

@@ -36,6 +36,24 @@ def test_every_recipe_that_needs_no_data_goes_through_every_pass(recipe: str) ->
     assert compiled.proofs["bucket-shapes"].error == 0
 
 
+def test_turning_and_smoothing_keep_what_they_promise(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text(
+        "rotate = true\nsmooth = 'smoothquant'\n[linears]\nbits = 8\nactivations = 'dynamic'\n"
+    )
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("The meeting starts at nine. " * 50)
+    request = Request(
+        model=tiny("tiny-llama"),
+        target="numpy",
+        quant=str(tmp_path / "r.toml"),
+        data=tmp_path / "data",
+        validate=True,
+    )
+    proofs = compile_model(request).proofs
+    for name in ("rotate-weights", "smooth-activations"):
+        assert 0 < proofs[name].error < 1e-4
+
+
 @pytest.mark.parametrize("name", ["tiny-vit", "tiny-whisper", "tiny-vlm", "tiny-bert"])
 def test_a_quantised_model_is_the_same_bytes_twice(name: str, tmp_path: Path) -> None:
     for place in ("a", "b", "float"):

@@ -38,7 +38,7 @@ def test_a_built_in_recipe_is_read(name: str) -> None:
     assert recipe.embeddings is not None
     assert recipe.embeddings.bits == 8
     assert recipe.format_of(["projector:w"], "projector").bits == 16
-    assert recipe.needs_data == name.endswith(("static", "gptq", "mixed"))
+    assert recipe.needs_data == name.endswith(("static", "gptq", "mixed", "smooth", "awq"))
 
 
 def test_the_formats_that_are_built_in() -> None:
@@ -102,6 +102,11 @@ def test_one_block_is_no_block_and_halves_have_no_grid() -> None:
             "linears.method: error: unknown 'neares' [MLC-I022] (did you mean 'nearest'?)",
         ),
         ("[linears]\nbits = 4\nblock_size = 0\n", "linears.block_size: error: a block has"),
+        (
+            "smooth = 'smooth'\n[linears]\nbits = 8\n",
+            "smooth: error: unknown 'smooth' [MLC-I022] (did",
+        ),
+        ("strength = 2.0\n[linears]\nbits = 8\n", "strength: error: 2.0 is no part"),
         ("[linears]\nbits = 4\n[mixed]\naverage = 5\nbits = 16\n", "mixed.bits: error: products"),
         ("[linears]\nbits = 8\n[mixed]\naverage = 9\n", "mixed.bits: error: no more than the 8"),
         ("[linears]\nbits = 4\nsweeps = -1\n", "linears.sweeps: error: -1 is no number of rounds"),
