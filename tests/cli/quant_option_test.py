@@ -66,6 +66,21 @@ def test_a_quantised_model_is_the_same_bytes_twice(name: str, tmp_path: Path) ->
     assert (tmp_path / "a").read_bytes() != (tmp_path / "float").read_bytes()
 
 
+@pytest.mark.parametrize("recipe", ["w8a8", "w4a8", "w4a16"])
+def test_c_computes_what_the_reference_does(recipe: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).standard_normal((1, 3, 56, 56)).astype(np.float32)
+    np.savez(tmp_path / "in.npz", pixel_values=pixels)
+    found: list[np.ndarray] = []
+    for target in ("c", "numpy"):
+        words = [str(tiny("tiny-vit")), "--target", target, "--quant", recipe]
+        assert run(["compile", *words, "-o", f"{target}.mllm_bundle"]) == 0
+        files = ["--inputs", "in.npz", "--outputs", f"{target}.npz"]
+        assert run(["run", f"{target}.mllm_bundle", *files]) == 0
+        found.append(np.load(f"{target}.npz")["last_hidden_state"])
+    # An activation at the middle between two codes may go either way.
+    np.testing.assert_allclose(found[0], found[1], atol=0.02 * np.abs(found[1]).max())
+
+
 def test_a_quantised_vision_language_model_answers(tmp_path: Path) -> None:
     """Its embeddings are looked up in the codes of its head."""
     bundle = tmp_path / "vlm.mllm_bundle"
