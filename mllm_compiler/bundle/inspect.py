@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mllm_compiler.bundle.manifest import EntryRecord, TensorRecord
+from mllm_compiler.bundle.manifest import EntryRecord, Manifest, TensorRecord
 from mllm_compiler.bundle.typed_json import Json, encode
 from mllm_compiler.bundle.verify import Bundle
 
@@ -23,6 +23,7 @@ def summary(bundle: Bundle) -> dict[str, Json]:
         "weights": {
             "count": len(manifest.weights),
             "bytes": sum(weight.size for weight in manifest.weights),
+            "types": dict(bytes_by_type(manifest)),
         },
         "plan": encode(manifest.plan),
         "size": bundle.size,
@@ -57,7 +58,16 @@ def lines(bundle: Bundle) -> list[str]:
         text.append(f"member      {name}  {manifest.members[name].size:,} bytes")
     total = sum(weight.size for weight in manifest.weights)
     text.append(f"weights     {len(manifest.weights)}, {total:,} bytes")
+    text += [f"  {dtype:10}{size:,} bytes" for dtype, size in bytes_by_type(manifest).items()]
     return text
+
+
+def bytes_by_type(manifest: Manifest) -> dict[str, int]:
+    """Bytes of weights by element type, most first: weights of 4 bits are 4 bits here."""
+    sizes: dict[str, int] = {}
+    for weight in manifest.weights:
+        sizes[weight.dtype] = sizes.get(weight.dtype, 0) + weight.size
+    return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _entry(entry: EntryRecord) -> Json:

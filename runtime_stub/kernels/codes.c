@@ -1,6 +1,6 @@
 /* codes.c - products with weights that are codes, compiled once per instruction set. Sums of
- * integers are exact; blocks of codes are scaled in double precision, in their order, and no product
- * is contracted with a sum, so that every instruction set computes the same bits.
+ * integers are exact; blocks of codes are scaled in double precision, in their order, and no
+ * product is contracted with a sum, so that every instruction set computes the same bits.
  */
 #include "ops.h"
 #include "simd.h"
@@ -93,7 +93,7 @@ MLLM_INLINE void unpack(unsigned char *bytes, const unsigned char *panel, size_t
                         const uint32_t bits, const bool is_signed) {
   const size_t each = 8 / bits;
   const uint8_t mask = (uint8_t)((1U << bits) - 1);
-  const uint8_t sign = is_signed ? (uint8_t)(1U << (bits - 1)) : 0;
+  const uint8_t sign = (uint8_t)(is_signed ? 1U << (bits - 1) : 0U);
   for (size_t i = 0; i < count; i++) {
     row_bytes codes;
     memcpy(&codes, panel + (k + i) / each * PANEL, sizeof codes);

@@ -1,5 +1,5 @@
-/* dequantize.c - codes to reals, (x - zero) scale in single precision; and codes of less than a byte
- * to bytes. */
+/* dequantize.c - codes to reals, (x - zero) scale in single precision; and codes of less than a
+ * byte to bytes. */
 #include "code_operands.h"
 #include "code_walk.h"
 

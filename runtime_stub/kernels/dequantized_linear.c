@@ -1,5 +1,5 @@
-/* dequantized_linear.c - reals by a weight that stays codes: f32_dequantized_linear, and rows of such
- * a table: f32_dequantized_embedding. */
+/* dequantized_linear.c - reals by a weight that stays codes: f32_dequantized_linear, and rows of
+ * such a table: f32_dequantized_embedding. */
 #include "code_operands.h"
 #include "gemm_driver.h"
 
@@ -26,13 +26,70 @@ static mllm_status read_linear(const mllm_call *call, mllm_codes *codes) {
   return MLLM_OK;
 }
 
+enum {
+  GEMV_DEPTH = MLLM_SCRATCH_BYTES / (MLLM_PANEL * sizeof(float)),
+  GEMV_GRAIN = 1 << 15 /* codes that are worth a chunk */
+};
+
+typedef struct gemv_job {
+  const mllm_ops *ops;
+  const mllm_codes *codes;
+  mllm_gemv gemv; /* of all columns */
+  mllm_unary_fn activation;
+} gemv_job;
+
+/* Panels begin..end for all of a few rows; each is unpacked once, and stays in the cache. */
+static void gemv_panels(void *argument, size_t begin, size_t end, void *scratch) {
+  const gemv_job *j = argument;
+  for (size_t panel = begin; panel < end; panel++) {
+    const size_t column = panel * MLLM_PANEL;
+    const size_t left = j->gemv.columns - column;
+    mllm_gemv part = j->gemv;
+    part.columns = left < MLLM_PANEL ? left : MLLM_PANEL;
+    part.w = scratch;
+    part.y += column;
+    if (part.bias != NULL) part.bias += column;
+    j->ops->codes->reals(scratch, j->codes, panel, 0, part.depth);
+    j->ops->gemm->gemv(&part);
+    if (j->activation == NULL) continue;
+    for (size_t r = 0; r < part.rows; r++) {
+      float *y = part.y + r * part.y_stride;
+      j->activation(y, y, part.columns);
+    }
+  }
+}
+
+static void run_gemv(const mllm_call *call, const mllm_codes *codes, size_t rows) {
+  const size_t columns = (size_t)call->params[0];
+  const mllm_ops *ops = call->context->ops;
+  gemv_job j = {.ops = ops,
+                .codes = codes,
+                .gemv = {.rows = rows,
+                         .depth = codes->depth,
+                         .columns = columns,
+                         .x = call->in[0].data,
+                         .x_stride = codes->depth,
+                         .bias = mllm_input(call, 4)->data,
+                         .y = call->out[0].data,
+                         .y_stride = columns},
+                .activation = mllm_activation_fn(ops, (uint32_t)call->params[4])};
+  mllm_parallel_for(call->context->threads, (columns + MLLM_PANEL - 1) / MLLM_PANEL,
+                    GEMV_GRAIN / (codes->depth * MLLM_PANEL + 1) + 1, gemv_panels, &j);
+}
+
 mllm_status mllm_k_f32_dequantized_linear(const mllm_call *call) {
   mllm_codes codes;
   const mllm_status status = read_linear(call, &codes);
   if (status != MLLM_OK) return status;
   const mllm_view *x = &call->in[0];
+  const size_t rows = mllm_product(x, 0, x->rank - 1);
+  if (rows == 0 || call->params[0] == 0) return MLLM_OK;
+  if (rows <= MLLM_GEMV_ROWS && codes.depth <= GEMV_DEPTH) {
+    run_gemv(call, &codes, rows);
+    return MLLM_OK;
+  }
   const mllm_dense dense = {x->data, codes.depth};
-  mllm_gemm_run(call->context, &(mllm_gemm){.rows = mllm_product(x, 0, x->rank - 1),
+  mllm_gemm_run(call->context, &(mllm_gemm){.rows = rows,
                                             .depth = codes.depth,
                                             .columns = (size_t)call->params[0],
                                             .pack = mllm_pack_dense,

@@ -1,7 +1,6 @@
 /* integer_matmul.c - codes a[..., M, K] by codes b[..., K, N], both less their zero points, to i32.
  *
- * An item is a few rows of one matrix and a stretch of columns. Sums that leave 32 bits wrap around.
- */
+ * An item is a few rows of one matrix and a stretch of columns. Sums that leave 32 bits wrap. */
 #include "code_operands.h"
 #include "matrices.h"
 

@@ -99,9 +99,9 @@ typedef struct mllm_row_ops {
                      float epsilon, size_t n);
 } mllm_row_ops;
 
-/* A weight [n, depth] as codes in panels of 16 rows: byte (p, b, j) holds codes of row 16p + j, from
- * number 8b / bits on, low bits first. A code means (code - zero) * scale, with one of each for all,
- * or one for each row and block of codes, in panels [panels, blocks, 16]. */
+/* A weight [n, depth] as codes in panels of 16 rows: byte (p, b, j) holds codes of row 16p + j,
+ * from number 8b / bits on, low bits first. A code means (code - zero) * scale, with one of each
+ * for all, or one for each row and block of codes, in panels [panels, blocks, 16]. */
 typedef struct mllm_codes {
   const unsigned char *data; /* [panels, ceil(depth * bits / 8), 16] */
   size_t depth;

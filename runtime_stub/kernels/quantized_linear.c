@@ -1,5 +1,5 @@
-/* quantized_linear.c - rows of codes by a weight of codes: exact sums, scaled in double precision in
- * the order of their blocks, rounded once.
+/* quantized_linear.c - rows of codes by a weight of codes: exact sums, scaled in double precision
+ * in the order of their blocks, rounded once.
  *
  * An item is a few rows and a stretch of panels. Its rows are widened, a chunk of the depth at a
  * time, to 32 bits and less their zero points; what is summed of each panel waits in scratch. */

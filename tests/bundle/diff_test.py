@@ -65,3 +65,11 @@ def test_inspect_tells_signer_entries_and_members(tmp_path: Path) -> None:
     text = "\n".join(lines(bundle))
     assert f"signed by   {bundle.signer}" in text
     assert "entry       decoder (language-model)" in text
+
+
+def test_inspect_tells_how_many_bytes_weights_of_a_type_take(tmp_path: Path) -> None:
+    codes = replace(WEIGHT, name="codes", dtype="ui4", shape=(16, 8), size=64, offset=64)
+    bundle = written(tmp_path / "a", replace(MANIFEST, weights=(WEIGHT, codes)))
+    weights = {"count": 2, "bytes": 68, "types": {"ui4": 64, "f32": 4}}
+    assert summary(bundle)["weights"] == weights
+    assert lines(bundle)[-2:] == ["  ui4       64 bytes", "  f32       4 bytes"]
