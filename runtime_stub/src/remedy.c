@@ -35,7 +35,7 @@ static const remedy remedies[] = {
     {"MLC-X022", "shorten the prompt, or ask for fewer tokens"},
     {"MLC-X023", "use a P6 PPM or a uint8 npy image of shape [height, width, 3]"},
     {"MLC-X024", "use a 16-bit PCM WAV file with one or two channels"},
-    {"MLC-X025", "see which inputs the model takes with mllmc bundle inspect"},
+    {"MLC-X025", "give what it takes: --prompt, --image, --audio; mllmc bundle inspect tells"},
 };
 
 const char *mllm_remedy(const char *code) {
