@@ -36,7 +36,7 @@ class NumpySide:
             "text": answer.text,
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt_tokens,
-            "finish": "stop" if answer.stopped else "length",
+            "finish": answer.finish,
             "first_token_s": round(answer.first_token_s, 4),
             "tokens_per_second": round(answer.tokens_per_second, 2),
             "peak_memory_bytes": peak_bytes(),

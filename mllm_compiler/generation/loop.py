@@ -53,7 +53,7 @@ class Answer:
         text: The answer without special tokens.
         tokens: Its tokens, the one that ended it left out.
         prompt_tokens: How many tokens went in.
-        stopped: Whether the model ended it.
+        finish: Why it ended: `stop`, the model; `length`, the limit; `full`, its cache.
         first_token_s: Seconds until the first token.
         tokens_per_second: Of those behind the first.
     """
@@ -61,7 +61,7 @@ class Answer:
     text: str = ""
     tokens: list[int] = field(default_factory=list[int])
     prompt_tokens: int = 0
-    stopped: bool = False
+    finish: str = "length"
     first_token_s: float = 0.0
     tokens_per_second: float = 0.0
 
@@ -100,15 +100,19 @@ def generate(model: NumpyModel, ask: Ask, emit: Callable[[str], None]) -> Answer
         if not answer.tokens:
             first = time.perf_counter()
         if token in settings.stop:
-            answer.stopped = True
+            answer.finish = "stop"
             break
         answer.tokens.append(token)
         text = tokenizer.decode(answer.tokens, skip_special_tokens=True)
         if not text.endswith("\ufffd"):
             emit(text[len(answer.text) :])
             answer.text = text
-        if len(answer.tokens) < limit:
-            logits = _step(model, state, np.array([[token]], np.int64))
+        if len(answer.tokens) == limit:
+            break
+        if state.length >= state.session.capacity(state.entry):
+            answer.finish = "full"
+            break
+        logits = _step(model, state, np.array([[token]], np.int64))
     whole = tokenizer.decode(answer.tokens, skip_special_tokens=True)
     emit(whole[len(answer.text) :])
     answer.text = whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import wave
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -57,6 +58,23 @@ def checked(noise: float, *words: str) -> int:
     assert run(["compile", "a/plain.onnx", "--target", "numpy", "-o", "a.mllm_bundle"]) == 0
     options = ["--baseline", "plain.onnx", "--data", "data"]
     return run(["check", "accuracy", "a.mllm_bundle", *options, *words])
+
+
+def test_speech_is_held_to_its_transcript(capsys: Captured) -> None:
+    Path("speech").mkdir()
+    Path("speech", "a.txt").write_text("Hello.")
+    noise = np.random.default_rng(3).normal(0, 3000, 16000).astype("<i2")
+    with wave.open("speech/a.wav", "wb") as out:
+        out.setparams((1, 2, 16000, 0, "NONE", ""))
+        out.writeframes(noise.tobytes())
+    model = str(tiny("tiny-whisper"))
+    assert run(["compile", model, "--target", "c", "-o", "c.mllm_bundle"]) == 0
+    capsys.readouterr()
+    words = ["--baseline", model, "--data", "speech", "--json"]
+    assert run(["check", "accuracy", "c.mllm_bundle", *words]) == 0
+    gates = {gate["name"]: gate for gate in json.loads(capsys.readouterr().out)["gates"]}
+    assert gates["wer_increase"]["value"] == 0
+    assert gates["speech_loss"]["value"] == pytest.approx(gates["speech_loss_float"]["value"])
 
 
 def test_a_language_model_is_held_to_its_reference_and_to_float(capsys: Captured) -> None:

@@ -106,6 +106,13 @@ def test_both_targets_hear_the_same_sound(home: Path, capsys: Captured) -> None:
     assert left["tokens"]
 
 
+def test_both_targets_end_an_answer_where_the_cache_is_full(home: Path, capsys: Captured) -> None:
+    words = ["--audio", sound(home / "s.wav"), "--max-new-tokens", "100"]
+    left, right = (answer(capsys, f"tiny-whisper-{target}", *words) for target in TARGETS)
+    assert left["tokens"] == right["tokens"]
+    assert left["finish"] == right["finish"] == "full"
+
+
 def test_text_streams_and_figures_go_to_stderr(capsys: Captured) -> None:
     words = ["run", "tiny-llama-c", "--prompt", "Hi", "--max-new-tokens", "4", "--stats"]
     assert run(words) == 0

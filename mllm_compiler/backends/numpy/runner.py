@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +17,11 @@ from mllm_compiler.backends.buckets import Bucketed, bucketed_of
 from mllm_compiler.backends.numpy.buckets import Fit
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import CacheAttr
 from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
 from mllm_compiler.errors import CompileError
-from mllm_compiler.passes.graphs import argument, argument_names, pipeline_of
+from mllm_compiler.passes.graphs import argument, argument_names, pipeline_of, symbol_bound
 from mllm_compiler.reference import find_function, run_function
 from mllm_compiler.weights import WeightStore
 
@@ -67,14 +69,32 @@ class NumpyRunner:
 
     def empty_past(self, entry: str, name: str) -> Array | None:
         """The past tensor [1, heads, 0, size] of a cache without tokens; None: no such input."""
+        dims = self._dims(entry, name)
+        if dims is None:
+            return None
         bucketed = self._bucketed.get(entry)
         graph = entry if bucketed is None else next(iter(bucketed.variants))
         value = argument(find_function(self.module, graph), name)
-        if value is None:
-            return None
-        dims = shape_of(value) if bucketed is None else bucketed.inputs[name]
+        assert value is not None
         batch, heads, _, size = (1 if (n := d.as_int()) is None else n for d in dims)
         return np.zeros((batch, heads, 0, size), dtype_of(element_of(value)))
+
+    def largest_past(self, entry: str, name: str) -> float:
+        """The most tokens that a past tensor [1, heads, tokens, size] may have."""
+        dims = self._dims(entry, name)
+        symbol = None if dims is None else dims[2].as_symbol()
+        if symbol is None:
+            return math.inf
+        if (bucketed := self._bucketed.get(entry)) is not None:
+            return max(sizes[symbol] for sizes in bucketed.variants.values())
+        return symbol_bound(symbol, dict(pipeline_of(self.module).bound_of))
+
+    def _dims(self, entry: str, name: str) -> Sequence[Dim] | None:
+        """The dims of an input; None: no such input."""
+        if (bucketed := self._bucketed.get(entry)) is not None:
+            return bucketed.inputs.get(name)
+        value = argument(find_function(self.module, entry), name)
+        return None if value is None else shape_of(value)
 
     @cached_property
     def _bucketed(self) -> dict[str, Bucketed]:
@@ -127,7 +147,7 @@ class NumpySession:
     def run(self, entry: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs of an entry that are no cache; cache and shared tensors are kept."""
         pipeline = pipeline_of(self.runner.module)
-        cache = next((c for c in pipeline.caches if c.graph.data == entry), None)
+        cache = self._cache(entry)
         given = {name: array for (to, name), array in self.shared.items() if to == entry}
         layers = range(0 if cache is None else cache.layers.data)
         for layer in layers:
@@ -143,6 +163,15 @@ class NumpySession:
             for kind, name in (("key", cache.key_name(layer)), ("value", cache.value_name(layer))):
                 self.past[name] = outputs.pop(cache.out_name(layer, kind))
         return outputs
+
+    def capacity(self, entry: str) -> float:
+        """The tokens that an entry's cache may hold; infinite where it has none, or no bound."""
+        cache = self._cache(entry)
+        return math.inf if cache is None else self.runner.largest_past(entry, cache.key_name(0))
+
+    def _cache(self, entry: str) -> CacheAttr | None:
+        caches = pipeline_of(self.runner.module).caches
+        return next((c for c in caches if c.graph.data == entry), None)
 
     def _layer(self, entry: str, cache: CacheAttr, layer: int) -> dict[str, Array]:
         """The past of a layer; empty before the first token."""
