@@ -96,7 +96,10 @@ def test_a_language_model_is_held_to_its_reference_and_to_float(capsys: Captured
     assert gates["kl"]["value"] < 1e-9
     assert gates["nan_values"]["verdict"] == "passed"
     assert gates["perplexity"]["value"] == pytest.approx(gates["perplexity_float"]["value"])
-    assert len(facts["layers"]) > 20
+    names = " ".join(layer["name"] for layer in facts["layers"])
+    for block in range(2):
+        for node in ("self_attn/o_proj", "mlp/down_proj"):
+            assert f"decoder//model/layers.{block}/{node}" in names
     assert ElementTree.parse("j.xml").getroot().get("failures") == "0"
     page = Path("h.html").read_text()
     assert "<svg" in page
