@@ -162,8 +162,8 @@ class Recipe:
     strength: float = 0.5
     mixed: Mixed | None = None
     calibration: Limits = field(default_factory=Limits)
-    name: str = field(default="", metadata={"key": ""})
-    text: str = field(default="", metadata={"key": ""})
+    name: str = field(default="", compare=False, metadata={"key": ""})
+    text: str = field(default="", compare=False, metadata={"key": ""})
 
     def format_of(self, names: Sequence[str], role: str, *, head: bool = False) -> Format:
         """The format of a product by its names and the role of its graph."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
+from typing import Any
 
-from mllm_compiler.quantisation.recipe import WHOLE, Format, Recipe, Rule
+from mllm_compiler.quantisation.recipe import WHOLE, Recipe, Rule
 
 
 def keeping(recipe: Recipe, names: Sequence[str]) -> Recipe:
@@ -24,14 +25,16 @@ def keeping(recipe: Recipe, names: Sequence[str]) -> Recipe:
 
 def recipe_text(recipe: Recipe) -> str:
     """The text; keys that have their default are left out."""
-    lines = [f"description = {json.dumps(recipe.description)}"]
-    parts = {"linears": recipe.linears, "head": recipe.head, "embeddings": recipe.embeddings}
-    for name, part in parts.items():
-        if part is not None:
-            lines += ["", f"[{name}]", *_keys(part)]
-    for rule in recipe.rules:
-        lines += ["", "[[rules]]", *_keys(rule)]
-    return "\n".join(lines) + "\n"
+    lines, tables = list[str](), list[str]()
+    for key, value in _values(recipe):
+        if is_dataclass(value):
+            tables += ["", f"[{key}]", *_keys(value)]
+        elif key == "rules":
+            for rule in recipe.rules:
+                tables += ["", "[[rules]]", *_keys(rule)]
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
+    return "\n".join([*lines, *tables]) + "\n"
 
 
 def _literal(name: str) -> str:
@@ -39,10 +42,17 @@ def _literal(name: str) -> str:
     return "".join(f"[{sign}]" if sign in "*?[" else sign for sign in name)
 
 
-def _keys(part: Format) -> Iterator[str]:
+def _keys(part: object) -> list[str]:
+    """The lines of a table."""
+    return [f"{key} = {json.dumps(value)}" for key, value in _values(part)]
+
+
+def _values(part: Any) -> Iterator[tuple[str, object]]:
+    """Each key that a table may have and whose value is not its default."""
     for field in fields(part):
+        default = None if field.default is MISSING else field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
         value = getattr(part, field.name)
-        default = field.default if field.default is not MISSING else None
-        if value == default:
-            continue
-        yield f"{field.name} = {json.dumps(value)}"
+        if field.metadata.get("key") != "" and value != default:
+            yield field.name, value
