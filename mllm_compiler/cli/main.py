@@ -16,10 +16,12 @@ HERE = "mllm_compiler.cli"
 COMMANDS = {
     "compile": Entry(f"{HERE}.compile", "compile_command", "Compile a model into a signed bundle."),
     "quantize": Entry(
-        f"{HERE}.quantize", "quantize_command", "Quantise a model, or refresh a bundle's scales."
+        f"{HERE}.quantize",
+        "quantize_command",
+        "Quantise a model into a bundle, or refresh the scales of one from new data.",
     ),
     "run": Entry(f"{HERE}.run", "run_command", "Run a bundle: text, image and sound, or tensors."),
-    "check": Entry(f"{HERE}.check", "check_group", "Hold a bundle to accuracy gates."),
+    "check": Entry(f"{HERE}.check", "check_group", "Hold a bundle to gates."),
     "explain": Entry(f"{HERE}.explain", "explain_command", "Say where each operation would run."),
     "reduce": Entry(
         f"{HERE}.reduce", "reduce_command", "Find the smallest model that still fails."

@@ -32,7 +32,7 @@ def test_the_model_builder_s_folder(past: int) -> None:
     lower = names.index("lower-to-cpu")
     run_passes(module, [pass_class(p)() for p in names[:lower]], context)
     counts = Counter(op.name for op in module.walk())
-    assert (counts["mllm.kv_append"], counts["mllm.softmax"]) == (2 * 3, 0)
+    assert (counts["mllm.cached_attention"], counts["mllm.softmax"]) == (3, 0)
     run_passes(module, [pass_class(p)() for p in names[lower:]], context)
     rng = np.random.default_rng(6)
     given = {

@@ -214,6 +214,7 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
         "output",
         "key",
         "quant",
+        "prune",
         "fallback",
         "stop_after",
         "simplify",

@@ -13,7 +13,7 @@ func.func @one_addition_is_written_twice(%x: tensor<2x8xf32>) -> tensor<2x8xf32>
   func.return %2 : tensor<2x8xf32>
 }
 
-// UNKNOWN: mllm-opt: error: no pass 'fold-constant' here [MLC-U004] (did you mean fold-constants?)
+// UNKNOWN: mllm-opt -p: error: no pass 'fold-constant' here [MLC-U004] (did you mean fold-constants?)
 // OPTION: mllm-opt -p: error: {{.*}} [MLC-U004]
 // PIPELINE: mllm-opt --pipeline: error: no pass 'lower' here [MLC-U004]
 // AFTER: IR Dump After cse
