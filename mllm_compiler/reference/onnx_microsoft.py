@@ -12,7 +12,9 @@ from typing import Any, cast
 import numpy as np
 from xdsl.ir import Operation
 
+from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.onnx_op import OnnxOp
+from mllm_compiler.errors import CompileError
 from mllm_compiler.reference import onnx_microsoft_attention as attention
 from mllm_compiler.reference import onnx_microsoft_quantised as quantised
 from mllm_compiler.reference.executor import Array, Frame, Meaning
@@ -127,7 +129,15 @@ def _meaning(compute: Compute) -> Meaning:
     def meaning(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
         assert isinstance(op, OnnxOp)
         given = iter(operands)
-        made: Sequence[Any] = compute(op, [None if v is None else next(given) for v in op.inputs])
+        arguments = [None if v is None else next(given) for v in op.inputs]
+        try:
+            made: Sequence[Any] = compute(op, arguments)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise CompileError(
+                "MLC-D002",
+                f"'{op.name}' cannot be computed by the reference: {error}",
+                location=location_name(op),
+            ) from error
         return [
             value for value, result in zip(made, op.outputs, strict=False) if result is not None
         ]

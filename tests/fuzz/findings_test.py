@@ -43,6 +43,19 @@ def heads(count: int) -> onnx.ModelProto:
     )
 
 
+def packed(scales: int, *, rows: str = "(float[2, 32] a)", constant: str = "") -> onnx.ModelProto:
+    """A product with 32 codes of 4 bits and so many scales."""
+    codes, numbers = ", ".join(["7"] * 16), ", ".join(["1.0"] * scales)
+    return models.model_of(
+        f"""
+        g {rows} => (float[2, 1] y)
+        <uint8[1, 1, 16] b = {{{codes}}}, float[{scales}] s = {{{numbers}}}{constant}> {{
+          y = com.microsoft.MatMulNBits<K = 32, N = 1, bits = 4, block_size = 32>(a, b, s)
+        }}
+        """
+    )
+
+
 def long_name() -> onnx.ModelProto:
     model = relu("n")
     model.graph.node[0].input[0] = "x" * 50_000
@@ -58,6 +71,11 @@ FINDINGS = {
     "a name of many characters": (long_name(), "MLC-I010"),
     "no heads": (heads(0), "MLC-I015"),
     "heads below zero": (heads(-2), "MLC-I014"),
+    "three scales for one block": (packed(3), "MLC-I014"),
+    "constant rows that are too short": (
+        packed(1, rows="()", constant=", float[2, 1] a = {1.0, 2.0}"),
+        "MLC-D005",
+    ),
     "a filter of a size that varies": (
         models.model_of(
             "g (float[1, 1, 5, 5] x, float[n, 1, 3, 3] w) => (float[1, n, 3, 3] y) "

@@ -109,12 +109,10 @@ def convert(op: OnnxOp, store: WeightStore) -> bool:
         return False
     try:
         made = converter(op, emit)
+        return made is not None and _replace(op, [made] if isinstance(made, SSAValue) else made)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         message = f"'{op.name}' cannot have operands and attributes like these: {error}"
         raise broken_node(message[:300], location_name(op)) from error
-    if made is None:
-        return False
-    return _replace(op, [made] if isinstance(made, SSAValue) else made)
 
 
 def _has_dtype(value: SSAValue) -> bool:

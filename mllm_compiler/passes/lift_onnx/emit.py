@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,9 +87,17 @@ class Emit:
         return self(BinaryOp(kind, a, rhs))
 
     def reshape(self, x: SSAValue, dims: Sequence[Dim | int]) -> SSAValue:
-        """X under other dims; x itself where they are its own."""
-        same = shape_of(x) == tuple(Dim.of(d) for d in dims)
-        return x if same else self(ReshapeOp(x, dims))
+        """X under other dims; x itself where they are its own.
+
+        Raises:
+            ValueError: Both are known and have different numbers of elements.
+        """
+        old, new = shape_of(x), tuple(Dim.of(d) for d in dims)
+        counts = [prod(n for d in shape if (n := d.as_int()) is not None) for shape in (old, new)]
+        known = all(d.as_int() is not None for d in (*old, *new))
+        if known and counts[0] != counts[1]:
+            raise ValueError(f"{counts[0]} elements are not {counts[1]}")
+        return x if old == new else self(ReshapeOp(x, dims))
 
     def dims(self, contents: Sequence[Dim], shape: Sequence[Dim | int]) -> SSAValue:
         """An i64 tensor of dims: a constant where they are known, else counted from symbols."""
