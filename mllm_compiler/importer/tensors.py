@@ -116,7 +116,8 @@ class Tensors:
         Raises:
             CompileError: The file is missing, too short, or outside the model's folder.
         """
-        file = self._external_file(os.fspath(cast("str | os.PathLike[str]", tensor.location)), name)
+        location = cast("str | os.PathLike[str]", tensor.location)
+        file = self._external_file(utf8_name(os.fsdecode(location)), name)
         wanted = -(-int(tensor.dtype.bitwidth * prod(self._shape(tensor, name))) // 8)
         offset, length = tensor.offset or 0, tensor.length
         if length is not None and length != wanted:

@@ -164,3 +164,24 @@ def test_a_gradient_of_nothing_is_refused(sandbox: Sandbox, tmp_path: Path) -> N
     gradient.domain = "ai.onnx.preview.training"
     gradient.attribute.add(name="xs", type=onnx.AttributeProto.STRINGS, strings=[b"x"])
     assert sandbox.attempt(model.SerializeToString()) == "MLC-I014"
+
+
+def test_an_external_file_whose_name_is_no_utf8_is_refused(sandbox: Sandbox) -> None:
+    model = models.model_of("g () => (float[4] y) <float[4] w = {1, 2, 3, 4}> { y = Relu(w) }")
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("float_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="name.bin")
+    whole = model.SerializeToString()
+    assert sandbox.attempt(whole.replace(b"name", b"na\xdfe", 1)) == "MLC-I004"
+
+
+def test_codes_without_a_scale_are_refused(sandbox: Sandbox) -> None:
+    model = models.model_of(
+        """
+        g (uint8[4] a, float s, uint8 z) => (uint8[4] y) {
+          y = com.microsoft.QLinearConcat<axis = 0>(s, z, a, "", z)
+        }
+        """.replace('""', "")
+    )
+    assert sandbox.attempt(model.SerializeToString()) == "MLC-I014"

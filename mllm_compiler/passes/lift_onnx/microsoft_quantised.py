@@ -137,8 +137,8 @@ def _through(
 def _real(op: OnnxOp, emit: Emit, at: int) -> SSAValue:
     """What the codes mean that are an operand, with scale and zero point behind them."""
     codes, scale, zero = (op.input(at + i) for i in range(3))
-    assert codes is not None
-    assert scale is not None
+    if codes is None or scale is None:
+        raise ValueError("codes or their scale are missing")
     zero = None if zero is None else scalar(emit, zero)
     return emit(DequantizeOp(codes, scalar(emit, scale), zero))
 
