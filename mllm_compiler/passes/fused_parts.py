@@ -16,14 +16,18 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from xdsl.dialects.builtin import f16, i8
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim
-from mllm_compiler.dialects.mllm import BinaryKind, NormKind, UnaryKind
-from mllm_compiler.dialects.types import shape_of
+from mllm_compiler.dialects.mllm import BinaryKind, NormKind, ReduceKind, UnaryKind
+from mllm_compiler.dialects.mllm.quant import value_of
+from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
 from mllm_compiler.passes.graphs import block_of
+from mllm_compiler.reference import kv_cache
 
 
 @dataclass
@@ -77,8 +81,11 @@ def _norm(op: mllm.ResidualNormOp | mllm.NormGatedMlpOp, x: SSAValue, parts: Par
 
 
 def _cached_attention(op: mllm.CachedAttentionOp, parts: Parts) -> None:
-    key = parts.add(mllm.KvAppendOp(op.past_k, op.k, kv_heads=op.kv_head_count))
-    value = parts.add(mllm.KvAppendOp(op.past_v, op.v, kv_heads=op.kv_head_count))
+    k, v = op.k, op.v
+    if op.k_scale is not None:
+        k, v = _by_codes(k, _flat(op.k_scale, parts), parts), _eight_bit_values(op, parts)
+    key = parts.add(mllm.KvAppendOp(op.past_k, k, kv_heads=op.kv_head_count))
+    value = parts.add(mllm.KvAppendOp(op.past_v, v, kv_heads=op.kv_head_count))
     y = mllm.AttentionOp(
         op.q,
         key,
@@ -94,6 +101,38 @@ def _cached_attention(op: mllm.CachedAttentionOp, parts: Parts) -> None:
     parts.results += [parts.add(y), key, value]
 
 
+def _eight_bit_values(op: mllm.CachedAttentionOp, parts: Parts) -> SSAValue:
+    """The new values as codes of 8 bits mean them, with a scale for each token and head."""
+    batch, tokens, width = shape_of(op.v)
+    heads = (batch, tokens, Dim.const(op.kv_head_count), shape_of(op.past_v)[3])
+    v = parts.add(mllm.ReshapeOp(op.v, heads))
+    sizes = parts.add(mllm.UnaryOp(UnaryKind.ABS, v))
+    tops = parts.add(mllm.ReduceOp(ReduceKind.MAX, sizes, [3], keepdims=True))
+    for kind, number in (
+        (BinaryKind.DIV, 127),
+        (BinaryKind.MAX, kv_cache.LEAST),
+        (BinaryKind.MIN, kv_cache.LARGEST),
+    ):
+        constant = mllm.ConstantOp.of(np.array(number, dtype_of(element_of(v))))
+        tops = parts.add(mllm.BinaryOp(kind, tops, parts.add(constant)))
+    rounded = _by_codes(v, parts.add(mllm.CastOp(tops, f16)), parts)
+    return parts.add(mllm.ReshapeOp(rounded, (batch, tokens, width)))
+
+
+def _flat(scale: SSAValue, parts: Parts) -> SSAValue:
+    """The scales of heads and channels as those of a row."""
+    heads, size = shape_of(scale)
+    return parts.add(mllm.ReshapeOp(scale, (heads * size,)))
+
+
+def _by_codes(x: SSAValue, scale: SSAValue, parts: Parts) -> SSAValue:
+    """What codes of 8 bits mean, with a scale of f16."""
+    if element_of(x) != f16:
+        scale = parts.add(mllm.CastOp(scale, element_of(x)))
+    codes = parts.add(mllm.QuantizeOp(x, scale, None, i8))
+    return parts.add(mllm.DequantizeOp(codes, scale, element=element_of(x)))
+
+
 PARTS: dict[type[Operation], Callable[[Any, Parts], None]] = {
     mllm.ActivatedLinearOp: _activated_linear,
     mllm.ResidualNormOp: _residual_norm,
@@ -105,15 +144,20 @@ PARTS: dict[type[Operation], Callable[[Any, Parts], None]] = {
 
 
 def parts_of(op: Operation) -> Parts | None:
-    """The parts of a fused op, which are in no block yet; None of any other op."""
+    """The parts of a fused op, which are in no block yet; None where it has none."""
     take = PARTS.get(type(op))
-    if take is None:
+    if take is None or _is_whole(op):
         return None
     parts = Parts()
     take(op, parts)
     for part in parts.ops:
         part.location = op.location
     return parts
+
+
+def _is_whole(op: Operation) -> bool:
+    """Whether no ops say what a fused op does: which tokens have 4 bits differs by query."""
+    return isinstance(op, mllm.CachedAttentionOp) and value_of(op.cache_bits) == 4
 
 
 def take_apart(graph: FuncOp, kinds: Collection[type[Operation]]) -> None:

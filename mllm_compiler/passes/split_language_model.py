@@ -35,6 +35,7 @@ from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes import kept_rows
+from mllm_compiler.passes.attention_operands import with_operands
 from mllm_compiler.passes.graphs import (
     ROLE,
     SOURCE,
@@ -52,7 +53,6 @@ from mllm_compiler.passes.graphs import (
     role_of,
     users,
 )
-from mllm_compiler.passes.key_masks import with_key_mask
 from mllm_compiler.passes.quantised_weights import looked_up
 
 IDS = "input_ids"
@@ -190,7 +190,7 @@ def _drop_mask(graph: FuncOp, total: Dim) -> None:
     for op in list(block_of(graph).ops):
         attends = isinstance(op, mllm.AttentionOp | mllm.CachedAttentionOp)
         if attends and op.key_mask and _all_ones(op.key_mask):
-            Rewriter.replace_op(op, with_key_mask(op, None))
+            Rewriter.replace_op(op, with_operands(op, key_mask=None))
 
 
 def _all_ones(value: SSAValue) -> bool:

@@ -78,7 +78,7 @@ def _weights(
 def attention_weights(op: AttentionOp, operands: Sequence[Array]) -> Array:
     """How much of each key's value each query takes: [B, H, T, S]."""
     q, k, _, *sides = operands
-    return _weights(op, q, k, _masks(op, q, k, sides))
+    return _weights(op, q, k, masks_of(op, q, k, sides))
 
 
 def _attention(op: AttentionOp, operands: Sequence[Array], frame: Frame) -> Array:
@@ -89,12 +89,13 @@ def masked(
     op: AttentionOp | CachedAttentionOp, q: Array, k: Array, v: Array, *sides: Array
 ) -> Array:
     """Attention with the masks of an op; key_mask and bias are given where it has them."""
-    return attend(op, q, k, v, _masks(op, q, k, list(sides)))
+    return attend(op, q, k, v, masks_of(op, q, k, list(sides)))
 
 
-def _masks(
+def masks_of(
     op: AttentionOp | CachedAttentionOp, q: Array, k: Array, sides: list[Array]
 ) -> list[Array]:
+    """What excludes keys (boolean) or is added to scores; key_mask and bias are taken of sides."""
     masks: list[Array] = []
     key_mask = sides.pop(0)[:, None, None, :] != 0 if op.key_mask is not None else None
     if op.bias is not None:
@@ -150,12 +151,7 @@ def _alibi(op: AlibiOp, operands: Sequence[Array], frame: Frame) -> Array:
 
 def _kv_append(op: KvAppendOp, operands: Sequence[Array], frame: Frame) -> Array:
     past, new = operands
-    return appended(past, new, op.kv_heads.value.data)
-
-
-def appended(past: Array, new: Array, kv_heads: int) -> Array:
-    """A cache [B, Hkv, P, D] with the tokens of [B, T, Hkv*D] behind it."""
-    return np.concatenate([past, split_heads(new, kv_heads)], axis=2)
+    return np.concatenate([past, split_heads(new, op.kv_heads.value.data)], axis=2)
 
 
 def _kv_view(op: KvViewOp, operands: Sequence[Array], frame: Frame) -> Array:

@@ -314,3 +314,29 @@ def test_an_integer_convolution(groups: int) -> None:
         return {"y": g.add(made)}
 
     both({"x": x}, build)
+
+
+def test_new_tokens_of_a_cache_are_rounded_before_they_are_stored() -> None:
+    rng = np.random.default_rng(8)
+    past = ("past_k", "past_v")
+    inputs: dict[str, Array] = {n: rng.standard_normal((2, 2, 5, 16), np.float32) for n in past}
+    inputs |= {n: rng.standard_normal((2, 3, 32), np.float32) for n in "kv"}
+    inputs["q"] = rng.standard_normal((2, 3, 64), np.float32)
+    inputs["v"] *= np.array([0, 1e-9, 1e8], np.float32)[:, None]  # type: ignore[operator]
+
+    def build(g: Graph) -> dict[str, SSAValue]:
+        present = TensorType(f32, (2, 2, 8, 16))
+        op = mllm.CachedAttentionOp(
+            *(g[n] for n in ("q", "k", "v", *past)),
+            heads=4,
+            kv_heads=2,
+            scale=0.25,
+            causal=True,
+            results=[g["q"].type, present, present],
+            k_scale=stored(g, g.rng.uniform(0.01, 0.04, (2, 16)).astype(np.float16)),
+            cache_bits=8,
+        )
+        g.add(op)
+        return {"keys": op.present_k, "values": op.present_v}
+
+    assert "quantize" in both(inputs, build)

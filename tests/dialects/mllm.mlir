@@ -66,12 +66,13 @@ func.func @attention(%q: tensor<2x3x8xf32>, %k: tensor<2x2x5x2xf32>, %m: tensor<
   func.return
 }
 
-func.func @fused(%x: tensor<2x3x8xf32>, %w: tensor<16x8xf32>, %b: tensor<16xf32>, %p: tensor<2x3xi64>, %f: tensor<1xf32>, %n: tensor<8xf32>, %d: tensor<8x16xf32>, %k: tensor<2x2x5x2xf32>, %m: tensor<2x8xi64>) {
+func.func @fused(%x: tensor<2x3x8xf32>, %w: tensor<16x8xf32>, %b: tensor<16xf32>, %p: tensor<2x3xi64>, %f: tensor<1xf32>, %n: tensor<8xf32>, %d: tensor<8x16xf32>, %k: tensor<2x2x5x2xf32>, %m: tensor<2x8xi64>, %s: tensor<2x2xf16>) {
   %0, %1, %2 = mllm.qkv %x, %w bias(%b : tensor<16xf32>) rope(%p : tensor<2x3xi64>) inv_freq(%f : tensor<1xf32>) {heads = 4 : i64, kv_heads = 2 : i64, interleaved = true} : (tensor<2x3x8xf32>, tensor<16x8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>)
   %3, %4, %5 = mllm.cached_attention %0, %1, %2 past(%k, %k) key_mask(%m : tensor<2x8xi64>) {heads = 4 : i64, kv_heads = 2 : i64, scale = 0.5 : f64, causal = true, window = 4 : i64} : (tensor<2x3x8xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x2x5x2xf32>, tensor<2x2x5x2xf32>) -> (tensor<2x3x8xf32>, tensor<2x2x8x2xf32>, tensor<2x2x8x2xf32>)
   %6, %7 = mllm.residual_norm layer %x, %3 weight(%n : tensor<8xf32>) bias(%n : tensor<8xf32>) {epsilon = 0.5 : f64} : (tensor<2x3x8xf32>, tensor<2x3x8xf32>) -> (tensor<2x3x8xf32>, tensor<2x3x8xf32>)
   %8 = mllm.norm_gated_mlp rms silu %6, %w, %w, %d weight(%n : tensor<8xf32>) {epsilon = 0.5 : f64} : (tensor<2x3x8xf32>, tensor<16x8xf32>, tensor<16x8xf32>, tensor<8x16xf32>) -> tensor<2x3x8xf32>
   %9 = mllm.activated_linear gelu %8, %w, %b : (tensor<2x3x8xf32>, tensor<16x8xf32>, tensor<16xf32>) -> tensor<2x3x16xf32>
+  %10, %11, %12 = mllm.cached_attention %0, %1, %2 past(%k, %k) k_scale(%s : tensor<2x2xf16>) {heads = 4 : i64, kv_heads = 2 : i64, scale = 0.5 : f64, cache_bits = 4 : i64} : (tensor<2x3x8xf32>, tensor<2x3x4xf32>, tensor<2x3x4xf32>, tensor<2x2x5x2xf32>, tensor<2x2x5x2xf32>) -> (tensor<2x3x8xf32>, tensor<2x2x8x2xf32>, tensor<2x2x8x2xf32>)
   func.return
 }
 

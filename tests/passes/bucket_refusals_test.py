@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
@@ -64,6 +65,22 @@ def two_streams_added(g: Graph) -> SSAValue:
     return g.add(mllm.BinaryOp(BinaryKind.ADD, g["x"], g["s"]))
 
 
+def cache_of_four_bits(g: Graph) -> SSAValue:
+    past, scale = g["past"], mllm.ConstantOp.of(np.ones((2, 4), np.float16))
+    present = tensor_of(f32, [1, 2, P + T, 4])
+    attention = mllm.CachedAttentionOp(
+        *(g["x"], g["x"], g["x"], past, past),
+        heads=2,
+        kv_heads=2,
+        scale=0.5,
+        causal=True,
+        results=[g["x"].type, present, present],
+        k_scale=g.add(scale),
+        cache_bits=4,
+    )
+    return g.add(attention)
+
+
 REFUSED: dict[str, tuple[dict, Build, str]] = {
     "resize": (IMAGE, resized, "'mllm.resize' cannot be padded: nothing is known of its padding"),
     "twice": (TOKENS, joined_twice, "padding would stand between t and t elements"),
@@ -75,6 +92,11 @@ REFUSED: dict[str, tuple[dict, Build, str]] = {
         {"x": tensor_of(f32, [1, T, 8]), "past": tensor_of(f32, [1, P, 8])},
         lambda g: g.add(mllm.ConcatOp([g["x"], g["past"], g["x"]], 1)),
         "padding would stand between",
+    ),
+    "pages": (
+        {"x": tensor_of(f32, [1, T, 8]), "past": tensor_of(f32, [1, 2, P, 4])},
+        cache_of_four_bits,
+        "padding would move the pages of its cache",
     ),
     "importance": (
         TOKENS,

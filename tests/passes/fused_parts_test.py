@@ -57,9 +57,10 @@ def norm_gated_mlp(kind: NormKind, *values: SSAValue) -> Operation:
 
 
 def cached(q: SSAValue, k: SSAValue, v: SSAValue, *rest: SSAValue, **options: object) -> Operation:
-    past_k, past_v, *masks = rest
+    past_k, past_v, *sides = rest
     types = [q.type] + [tensor_of(f32, (2, 2, 8, size)) for size in (4, 4)]
-    given = dict(zip(("key_mask", "bias"), masks, strict=False))
+    names = ("k_scale",) if "cache_bits" in options else ("key_mask", "bias")
+    given = dict(zip(names, sides, strict=False))
     sizes = {"heads": 4, "kv_heads": 2, "scale": 0.5}
     return mllm.CachedAttentionOp(
         q, k, v, past_k, past_v, results=types, **sizes, **given, **options
@@ -67,6 +68,7 @@ def cached(q: SSAValue, k: SSAValue, v: SSAValue, *rest: SSAValue, **options: ob
 
 
 CACHE = [real(2, 3, 16), real(2, 3, 8), real(2, 3, 8), real(2, 2, 5, 4), real(2, 2, 5, 4)]
+KEY_SCALE = np.linspace(0.01, 0.04, 8).astype(np.float16).reshape(2, 4)
 BLOCK = [real(2, 3, 8), real(6, 8), real(6, 8), real(8, 6)]
 PLACES = np.array([[0, 7, 2000]])
 CASES: dict[str, tuple[Callable[..., Operation], list[np.ndarray]]] = {
@@ -88,6 +90,7 @@ CASES: dict[str, tuple[Callable[..., Operation], list[np.ndarray]]] = {
         partial(cached, causal=True),
         [*CACHE, RNG.integers(0, 2, (2, 8)), real(1, 4, 3, 8)],
     ),
+    "cached_attention-codes": (partial(cached, causal=True, cache_bits=8), [*CACHE, KEY_SCALE]),
     "qkv": (qkv, [real(2, 3, 8), real(28, 8), real(28)]),
     "qkv-rope": (qkv, [real(2, 3, 8), real(28, 8), real(28), PLACES, real(2)]),
     "qkv-pairs": (
@@ -119,6 +122,13 @@ def test_an_op_computes_what_its_parts_do(name: str) -> None:
     assert not {type(op) for op in module.walk()} & PARTS.keys()
     for result, value in run_function(module, "f", inputs, WeightStore()).items():
         np.testing.assert_allclose(whole[result], value, rtol=1e-6, atol=1e-6)
+
+
+def test_a_cache_of_four_bits_stays_whole() -> None:
+    module = module_of(partial(cached, causal=True, cache_bits=4), [*CACHE, KEY_SCALE])
+    before = str(module)
+    take_apart(next(op for op in module.ops if isinstance(op, FuncOp)), PARTS)
+    assert str(module) == before
 
 
 def test_every_fused_op_has_a_case() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, TensorType, i1, i64
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, TensorType, f16, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -31,6 +31,7 @@ from mllm_compiler.dialects.mllm.contract import (
     integer,
     number,
 )
+from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import element_of, is_float, rank_of, shape_of
 
 
@@ -44,6 +45,17 @@ class CachedAttentionOp(IRDLOperation):
     lies: what is present is the past with the new tokens behind (the cache update of ONNX Runtime's
     GroupQueryAttention; paged, Kwon et al. 2023). Masks and windows are those of `mllm.attention`.
 
+    With cache_bits the cache is quantised, and what is present is what its codes mean. A new token
+    takes 8 bits: keys the scale k_scale of their head and channel (`mllm.quantize`), values one
+    scale a token and head, the largest magnitude over 127, kept as f16. What is past is read as it
+    is. With 4 bits, a query at position t of the cache reads the tokens before
+    256 floor(t / 256) - 512, but not the first 32, by codes of 4 bits that those of 8 were turned
+    into: codes from 0 to 15 over the range from least to largest, whose least and step are f16; of
+    keys in groups of 32 tokens for each head and channel, of values for each token and head (KIVI,
+    Liu et al. 2024; the first tokens are sinks, Xiao et al. 2023). So a page of 256 tokens falls to
+    4 bits when it is whole and 512 younger tokens stay, and the result does not depend on how a
+    sequence is cut into calls.
+
     C1  kv_heads divides heads, both are positive.
     C2  q is [B, T, H*D], k [B, T, Hkv*D] and v [B, T, Hkv*Dv].
     C3  past_k is [B, Hkv, P, D] and past_v [B, Hkv, P, Dv].
@@ -51,6 +63,7 @@ class CachedAttentionOp(IRDLOperation):
     C5  key_mask is [B, P+T], i1 or i64; bias is rank 4, of the type of q.
     C6  the result is [B, T, H*Dv]; all real tensors have one floating-point type; scale is finite.
     C7  a window is positive and stands only with causal.
+    C8  cache_bits is 4 or 8; k_scale is [Hkv, D] of f16, and neither stands without the other.
     """
 
     name = "mllm.cached_attention"
@@ -62,11 +75,13 @@ class CachedAttentionOp(IRDLOperation):
     past_v = operand_def(TensorType)
     key_mask = opt_operand_def(TensorType)
     bias = opt_operand_def(TensorType)
+    k_scale = opt_operand_def(TensorType)
     heads = prop_def(IntegerAttr)
     kv_heads = prop_def(IntegerAttr)
     scale = prop_def(FloatAttr)
     causal = prop_def(BoolAttr, default_value=BoolAttr.from_bool(False))
     window = opt_prop_def(IntegerAttr)
+    cache_bits = opt_prop_def(IntegerAttr)
     result = result_def(TensorType)
     present_k = result_def(TensorType)
     present_v = result_def(TensorType)
@@ -76,7 +91,8 @@ class CachedAttentionOp(IRDLOperation):
     assembly_format = (
         "$q `,` $k `,` $v `past` `(` $past_k `,` $past_v `)` "
         "(`key_mask` `(` $key_mask^ `:` type($key_mask) `)`)? "
-        "(`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict `:` "
+        "(`bias` `(` $bias^ `:` type($bias) `)`)? "
+        "(`k_scale` `(` $k_scale^ `:` type($k_scale) `)`)? attr-dict `:` "
         "`(` type($q) `,` type($k) `,` type($v) `,` type($past_k) `,` type($past_v) `)` `->` "
         "`(` type($result) `,` type($present_k) `,` type($present_v) `)`"
     )
@@ -97,15 +113,18 @@ class CachedAttentionOp(IRDLOperation):
         window: int | None = None,
         key_mask: SSAValue | None = None,
         bias: SSAValue | None = None,
+        k_scale: SSAValue | None = None,
+        cache_bits: int | None = None,
     ) -> None:
         super().__init__(
-            operands=[q, k, v, past_k, past_v, key_mask, bias],
+            operands=[q, k, v, past_k, past_v, key_mask, bias, k_scale],
             properties=given(
                 heads=integer(heads),
                 kv_heads=integer(kv_heads),
                 scale=number(scale),
                 causal=BoolAttr.from_bool(causal),
                 window=None if window is None else integer(window),
+                cache_bits=None if cache_bits is None else integer(cache_bits),
             ),
             result_types=results,
         )
@@ -162,3 +181,9 @@ class CachedAttentionOp(IRDLOperation):
         check(self, 6, fits and isfinite(self.scale_value), "the result must be [B, T, H*Dv]")
         fits = self.window is None or (self.window.value.data > 0 and bool(self.causal))
         check(self, 7, fits, "a window must be positive and causal")
+        scale, bits = self.k_scale, value_of(self.cache_bits)
+        fits = (scale is None) == (bits is None) and bits in (None, 4, 8)
+        fits &= scale is None or (
+            element_of(scale) == f16 and all_agree(shape_of(scale), past_k[1::2])
+        )
+        check(self, 8, fits, "cache_bits must be 4 or 8, and k_scale [Hkv, D] of f16")

@@ -10,10 +10,11 @@ from xdsl.ir import Operation
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import AttentionInterface, BinaryKind, CompareKind
+from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import element_of, shape_of
+from mllm_compiler.passes.attention_operands import with_operands
 from mllm_compiler.passes.bucket_shapes.padded import Padded
 from mllm_compiler.passes.bucket_shapes.rows import static
-from mllm_compiler.passes.key_masks import with_key_mask
 
 
 def attention(op: mllm.AttentionOp, p: Padded) -> None:
@@ -30,6 +31,8 @@ def cached_attention(op: mllm.CachedAttentionOp, p: Padded) -> None:
         joined(op, p, [past, queries])
         static(op, p, (*p.dims(new)[2:], p.dims(old)[1], p.dims(old)[3]))
     static(op, p, p.dims(op.q)[2:])
+    if value_of(op.cache_bits) == 4 and p.offset(past) != Dim():
+        raise p.refusal(op, "padding would move the pages of its cache")
     _attend(op, p, queries, past + queries)
 
 
@@ -81,7 +84,7 @@ def _exclude(op: AttentionInterface | mllm.CachedAttentionOp, p: Padded, keys: D
         mask = p.insert(mllm.BinaryOp(BinaryKind.AND, given, mask), op)
     else:
         mask = p.insert(mllm.BroadcastOp(mask, (shape_of(op.q)[0], p.extent(keys))), op)
-    made = with_key_mask(op, mask)
+    made = with_operands(op, key_mask=mask)
     p.insert(made, op)
     p.replace(op, *made.results)
 
