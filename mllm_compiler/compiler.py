@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,8 +24,10 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
+from mllm_compiler.passes.quantised_caches import quantised_caches
 from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
+    CACHE,
     LIFT,
     PRUNE,
     QUANTISE,
@@ -168,6 +170,9 @@ def compile_model(
             if name == QUANTISE.passes[-1] and recipe is not None:
                 products = tuple(quantised_products(module))
                 record = QuantisationRecord(name=recipe.name, recipe=recipe.text, products=products)
+            if name in CACHE.passes:
+                caches = tuple(quantised_caches(module, imported.store))
+                record = replace(record, caches=caches)
     manifest, sources = None, ()
     if request.stop_after is None:
         step("writing the bundle")
@@ -228,8 +233,8 @@ def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
 
 def _options(name: str, request: Request, spec: ModelSpec, samples: str) -> dict[str, str]:
     """What a pass must be told of the model or the target."""
-    if name in QUANTISE.passes and request.quant is not None:
-        calibrated = name in ("smooth-activations", "quantise-linears")
+    if name in (*QUANTISE.passes, *CACHE.passes) and request.quant is not None:
+        calibrated = name in ("smooth-activations", "quantise-linears", *CACHE.passes)
         data = {"data": samples} if calibrated else {}
         return {"recipe": request.quant, **data}
     if name == "place":

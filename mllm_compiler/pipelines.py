@@ -53,6 +53,7 @@ TOLERANCES: dict[str, float] = {
     "fuse-norm-gated-mlp": 0.0,
     "fuse-residual-norm": 0.0,
     "fuse-bias-activation": 0.0,
+    "quantise-cache": math.inf,
     "bucket-shapes": ROUNDING,
     "place": 0.0,
     "split-language-model": ROUNDING,
@@ -130,6 +131,9 @@ FUSE = Stage(
     ),
     "what one kernel can do at once is one op",
 )
+CACHE = Stage(("quantise-cache",), "attention reads a cache of codes where a recipe says so")
+"""Behind fusion, where a recipe is given."""
+
 BUCKET = Stage(
     ("bucket-shapes",),
     "a graph whose symbols have buckets is a graph of static shapes for each of them",
@@ -165,12 +169,14 @@ def class_name(name: str) -> str:
 def pass_names(
     pipeline: str, *, pruning: Sequence[str] = (), quantised: bool = False
 ) -> tuple[str, ...]:
-    """The passes of a pipeline in order, behind the lift those that prune and those of a recipe."""
+    """The passes of a pipeline in order, with those that prune and those of a recipe."""
     names = list[str]()
     for stage in PIPELINES[pipeline]:
         names += stage.passes
         if stage is LIFT:
             names += [*pruning, *(QUANTISE.passes if quantised else ())]
+        if stage is FUSE and quantised:
+            names += CACHE.passes
     return tuple(names)
 
 

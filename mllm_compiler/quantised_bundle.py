@@ -1,4 +1,4 @@
-"""`quantisation.json` of a bundle: the recipe, and what became of each product."""
+"""`quantisation.json` of a bundle: the recipe, and what became of each product and cache."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mllm_compiler.bundle.typed_json import ShapeError, decode, encode
 from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.bundle.writer import Content, content_of_bytes
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.quantised_caches import QuantisedCache
 from mllm_compiler.passes.quantised_products import QuantisedProduct, bits_per_weight
 
 MEMBER = "quantisation.json"
@@ -27,16 +28,20 @@ class QuantisationRecord:
         name: The recipe's name.
         recipe: Its text.
         products: What became of each product.
+        caches: What became of each cache.
     """
 
     name: str = ""
     recipe: str = ""
     products: tuple[QuantisedProduct, ...] = ()
+    caches: tuple[QuantisedCache, ...] = ()
 
     @property
     def scales(self) -> dict[str, float]:
-        """The static scales of activations, by the product that reads them."""
-        return {p.name: p.scale for p in self.products if p.scale is not None}
+        """The static scales: of activations by the product that reads them, of keys by head."""
+        scales = {p.name: p.scale for p in self.products if p.scale is not None}
+        keys = {f"{c.name} keys {h}": s for c in self.caches for h, s in enumerate(c.key_scales)}
+        return scales | keys
 
     @property
     def bits_per_weight(self) -> float:
@@ -46,7 +51,9 @@ class QuantisationRecord:
     @property
     def summary(self) -> str:
         """All of it in a line."""
-        return f"{len(self.products)} products, {self.bits_per_weight:.2f} bits a weight"
+        products = f"{len(self.products)} products, {self.bits_per_weight:.2f} bits a weight"
+        bits = {cache.bits for cache in self.caches}
+        return products + "".join(f", {len(self.caches)} caches of {b} bits" for b in bits)
 
     @property
     def member(self) -> Content:

@@ -7,9 +7,10 @@ CODES: dict[str, ErrorCode] = {
         title="Unknown recipe",
         exit=2,
         cause="`--quant` or `--recipe` names neither a built-in recipe nor a `.toml` file that is "
-        "there.",
+        "there; or `A+B` is asked for, and B has no `[cache]` to add, or A has one already.",
         example="w4a61: error: no recipe of this name [MLC-Q001] (did you mean w4a16?)",
-        remedy="Name a built-in recipe (docs/quantising.md lists them) or a `.toml` file.",
+        remedy="Name a built-in recipe (docs/quantising.md lists them) or a `.toml` file; add "
+        "`+kv8` or `+kv4` to one without a `[cache]`.",
     ),
     "MLC-Q002": ErrorCode(
         title="A recipe without its data",

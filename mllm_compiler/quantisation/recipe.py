@@ -8,7 +8,7 @@ before them for the products that it names, the first that fits. Built-in ones l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -27,6 +27,7 @@ HALF, WHOLE = 16, 32
 """Bits of weights that are no codes: f16, and as the model has them."""
 
 BITS: Final = (2, 4, 8, HALF, WHOLE)
+CACHE_BITS: Final = (4, 8)
 
 NEAREST, CLIPPED, GPTQ = METHODS = ("nearest", "clipped", "gptq")
 """How codes are chosen: the nearest over the whole range, or over the range of least error, or
@@ -134,6 +135,17 @@ class Mixed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cache:
+    """Codes for what attention reads of a cache.
+
+    Attributes:
+        bits: 8, or 4 for all but the youngest tokens and the first ones.
+    """
+
+    bits: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What a recipe says.
 
@@ -147,6 +159,7 @@ class Recipe:
         smooth: What scales the channels of activations before; nothing where it is absent.
         strength: How much of the difficulty `smoothquant` moves into weights, 0 to 1.
         mixed: Which products may take more bits than the rest.
+        cache: The codes of keys and values; without it, they stay real.
         calibration: How much of the data is taken.
         name: The stem of its file.
         text: What the file says.
@@ -161,6 +174,7 @@ class Recipe:
     smooth: str | None = None
     strength: float = 0.5
     mixed: Mixed | None = None
+    cache: Cache | None = None
     calibration: Limits = field(default_factory=Limits)
     name: str = field(default="", compare=False, metadata={"key": ""})
     text: str = field(default="", compare=False, metadata={"key": ""})
@@ -175,8 +189,8 @@ class Recipe:
     @property
     def needs_data(self) -> bool:
         """Whether it chooses anything by what activations are like."""
-        before = self.mixed is not None or self.smooth is not None
-        return before or any(f.needs_data for f in self.formats())
+        parts = (self.mixed, self.smooth, self.cache)
+        return any(part is not None for part in parts) or any(f.needs_data for f in self.formats())
 
     def formats(self) -> list[Format]:
         """Every format that it names."""
@@ -190,12 +204,24 @@ def recipe_names() -> list[str]:
 
 
 def read_recipe(word: str) -> Recipe:
-    """The recipe of a built-in name, or of a `.toml` file.
+    """The recipe of a built-in name, or of a `.toml` file; `A+B` is A with the cache of B.
 
     Raises:
-        CompileError: `MLC-Q001`, there is no such recipe; it cannot be read, or a key of it cannot
-            be used.
+        CompileError: `MLC-Q001`, there is no such recipe, or none to add; it cannot be read, or a
+            key of it cannot be used.
     """
+    first, plus, second = word.partition("+")
+    if not plus or Path(word).is_file():
+        return _read(word)
+    recipe, other = _read(first), _read(second)
+    if recipe.cache is not None or other.cache is None:
+        message = f"{recipe.name} has a [cache]" if recipe.cache else f"{other.name} has no [cache]"
+        raise CompileError("MLC-Q001", message, location=word, remedy="add +kv8 or +kv4 to one")
+    text = f"{recipe.text}\n[cache]\nbits = {other.cache.bits}\n"
+    return replace(recipe, cache=other.cache, name=f"{recipe.name}+{other.name}", text=text)
+
+
+def _read(word: str) -> Recipe:
     path = Path(word)
     if path.suffix != ".toml":
         path = FOLDER / f"{word}.toml"
@@ -225,6 +251,9 @@ def read_recipe(word: str) -> Recipe:
     if recipe.mixed is not None and recipe.mixed.bits <= recipe.linears.bits:
         message = f"no more than the {recipe.linears.bits} of linears"
         raise wrong(path.name, "mixed.bits", message, "give linears fewer bits")
+    if recipe.cache is not None and recipe.cache.bits not in CACHE_BITS:
+        message = f"a cache does not take {recipe.cache.bits} bits"
+        raise wrong(path.name, "cache.bits", message, "write 4 or 8")
     if recipe.embeddings is not None and recipe.embeddings.needs_data:
         message = "a look-up has no activations"
         raise wrong(path.name, "embeddings.method", message, "write nearest or clipped")

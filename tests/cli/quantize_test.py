@@ -66,6 +66,25 @@ def test_new_samples_refresh_the_scales_and_show_what_drifted(capsys: Captured) 
     assert f"drifted: {len(moved)} of {len(new.scales)} static scales" in shown
 
 
+def test_new_samples_refresh_the_scales_of_a_cache(capsys: Captured) -> None:
+    """Two layers with two heads of keys; weights and embeddings have no static scales."""
+    for folder, text in (("old", "The meeting starts at nine. "), ("new", "Und 7 + 5 = 12 ? ")):
+        Path(folder).mkdir()
+        (Path(folder) / "a.txt").write_text(text * 50)
+    words = ["quantize", str(tiny("tiny-llama")), "-o", OUT]
+    assert run([*words, "--recipe", "w8a8+kv8", "--data", "old"]) == 0
+    assert "2 caches of 8 bits" in capsys.readouterr().out
+    old = read_record(Path(OUT))
+    assert run([*words, "--refresh", "--data", "new"]) == 0
+    shown = capsys.readouterr().out
+    new = read_record(Path(OUT))
+    assert (new.name, new.recipe) == ("w8a8+kv8", old.recipe)
+    assert len(new.scales) == 4
+    assert new.scales.keys() == old.scales.keys()
+    assert new.scales != old.scales
+    assert "of 4 static scales" in shown
+
+
 def test_drift_is_a_scale_that_is_off_by_more_than_the_limit() -> None:
     before = {"same": 1.0, "near": 1.0, "grown": 1.0, "shrunk": 1.0, "gone": 1.0}
     now = {"same": 1.0, "near": 1.24, "grown": 3.0, "shrunk": 0.5, "new": 9.0}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mllm_compiler.errors import CompileError
 from mllm_compiler.quantisation.grid import Grid
-from mllm_compiler.quantisation.recipe import Format, read_recipe, recipe_names
+from mllm_compiler.quantisation.recipe import Cache, Format, read_recipe, recipe_names
 
 RULES = """
 [linears]
@@ -30,7 +31,7 @@ bits = 16
 """
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", [n for n in recipe_names() if not n.startswith("kv")])
 def test_a_built_in_recipe_is_read(name: str) -> None:
     recipe = read_recipe(name)
     assert recipe.name == name
@@ -39,6 +40,19 @@ def test_a_built_in_recipe_is_read(name: str) -> None:
     assert recipe.embeddings.bits == 8
     assert recipe.format_of(["projector:w"], "projector").bits == 16
     assert recipe.needs_data == name.endswith(("static", "gptq", "mixed", "smooth", "awq"))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_a_cache_stands_alone_or_is_added(bits: int, tmp_path: Path) -> None:
+    alone, plain = read_recipe(f"kv{bits}"), read_recipe("w4a8")
+    assert (alone.cache, alone.linears, alone.needs_data) == (Cache(bits=bits), Format(), True)
+    both = read_recipe(f"w4a8+kv{bits}")
+    assert both == replace(plain, cache=Cache(bits=bits))
+    assert both.name == f"w4a8+kv{bits}"
+    again = tmp_path / f"{both.name}.toml"
+    again.write_text(both.text)
+    assert read_recipe(str(again)) == both
+    assert read_recipe(str(again)).name == both.name
 
 
 def test_the_formats_that_are_built_in() -> None:
@@ -109,6 +123,7 @@ def test_one_block_is_no_block_and_halves_have_no_grid() -> None:
         ("strength = 2.0\n[linears]\nbits = 8\n", "strength: error: 2.0 is no part"),
         ("[linears]\nbits = 4\n[mixed]\naverage = 5\nbits = 16\n", "mixed.bits: error: products"),
         ("[linears]\nbits = 8\n[mixed]\naverage = 9\n", "mixed.bits: error: no more than the 8"),
+        ("[linears]\nbits = 4\n[cache]\nbits = 2\n", "cache.bits: error: a cache does not take 2"),
         ("[linears]\nbits = 4\nsweeps = -1\n", "linears.sweeps: error: -1 is no number of rounds"),
         ("[linears]\nbits = 4\n[calibration]\ntokens = 0\n", "calibration.tokens: error: 0 is too"),
         (
@@ -132,7 +147,10 @@ def test_what_is_wrong_is_told_where_it_stands(text: str, line: str, tmp_path: P
     [
         ("w4a61", "w4a61: error: no recipe of this name [MLC-Q001] (did you mean w4a16?)"),
         ("gone/w8a8.toml", "gone/w8a8.toml: error: no such recipe [MLC-Q001]"),
-        ("zzz", "zzz: error: no recipe of this name [MLC-Q001] (recipes: w4a16"),
+        ("w4a8+kv9", "kv9: error: no recipe of this name [MLC-Q001] (did you mean kv8?)"),
+        ("w4a8+w8a8", "w4a8+w8a8: error: w8a8 has no [cache] [MLC-Q001] (add +kv8"),
+        ("kv8+kv4", "kv8+kv4: error: kv8 has a [cache] [MLC-Q001] (add +kv8"),
+        ("zzz", "zzz: error: no recipe of this name [MLC-Q001] (recipes: kv4, kv8, w4a16"),
     ],
 )
 def test_an_unknown_recipe_names_the_nearest(word: str, line: str) -> None:

@@ -1,0 +1,148 @@
+"""A cache takes codes: scales are those of plain NumPy, and ONNX Runtime and C compute the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+
+from mllm_compiler.backends.c.emit import emit
+from mllm_compiler.backends.c.sdk import CRunner
+from mllm_compiler.backends.onnx.export import export_graph
+from mllm_compiler.backends.onnx.write import serialised
+from mllm_compiler.dialects import make_context, mllm
+from mllm_compiler.errors import CompileError
+from mllm_compiler.pass_run import run_passes
+from mllm_compiler.passes.fuse_cached_attention import FuseCachedAttention
+from mllm_compiler.passes.graphs import graphs
+from mllm_compiler.passes.lower_to_cpu import LowerToCpu
+from mllm_compiler.passes.place import Place
+from mllm_compiler.passes.plan_memory import PlanMemory
+from mllm_compiler.passes.quantise_cache import QuantiseCache
+from mllm_compiler.passes.quantised_caches import quantised_caches
+from mllm_compiler.passes.split_language_model import SplitLanguageModel
+from mllm_compiler.reference import run_function
+from mllm_compiler.weights import WeightStore
+from tests.backends.onnx_export.roundtrip import answers
+from tests.backends.small_models import llama, llama_inputs
+
+Tensors = dict[str, NDArray[np.generic]]
+
+
+def calibration(module: ModuleOp, folder: Path) -> list[Tensors]:
+    """Samples of a decoder, one without a past, which lie in a folder too."""
+    (folder / "decoder").mkdir()
+    sizes = ((0, 9), (5, 4), (3, 20))
+    inputs = [llama_inputs(module, past=p, tokens=t, seed=t) for p, t in sizes]
+    for at, tensors in enumerate(inputs):
+        np.savez(folder / "decoder" / f"{at}.npz", allow_pickle=False, **tensors)
+    return inputs
+
+
+def coded(module: ModuleOp, store: WeightStore, folder: Path, recipe: str = "kv8") -> None:
+    passes = [FuseCachedAttention(), QuantiseCache(recipe=recipe, data=str(folder))]
+    run_passes(module, passes, make_context(store))
+    module.verify()
+
+
+def attention_of(module: ModuleOp) -> list[mllm.CachedAttentionOp]:
+    return [op for op in module.walk() if isinstance(op, mllm.CachedAttentionOp)]
+
+
+def test_the_largest_key_of_a_channel_takes_the_last_code(tmp_path: Path) -> None:
+    """The second layer is calibrated on what the codes of the first one give."""
+    module, store = llama()
+    inputs = calibration(module, tmp_path)
+    coded(module, store, tmp_path, "kv4")
+    expected = [np.zeros((2, 4)), np.zeros((2, 4))]
+    real, _ = llama()
+    for tensors in inputs:
+        first = run_function(real, "decoder", tensors, store)["present.0.key"]
+        second = run_function(module, "decoder", tensors, store)["present.1.key"]
+        for at, keys in enumerate((first, second)):
+            expected[at] = np.maximum(expected[at], np.abs(keys).max((0, 2)))
+    for at, op in enumerate(attention_of(module)):
+        assert op.cache_bits is not None
+        assert op.cache_bits.value.data == 4
+        assert op.k_scale is not None
+        assert isinstance(op.k_scale.owner, mllm.WeightOp)
+        blob = op.k_scale.owner.value
+        scale = store.array(blob.digest.data, str(blob.element), blob.dims)
+        wanted = (expected[at] / 127).astype(np.float16)
+        # The present of the second layer holds keys after their own rounding.
+        np.testing.assert_allclose(scale, wanted, rtol=1e-6 if at == 0 else 5e-3)
+    found = list(quantised_caches(module, store))
+    assert [(cache.bits, len(cache.key_scales)) for cache in found] == [(4, 2), (4, 2)]
+    tops = np.float16(expected[0].max(1) / 127)
+    np.testing.assert_array_equal(found[0].key_scales, tops)
+
+
+def test_a_recipe_without_a_cache_changes_nothing(tmp_path: Path) -> None:
+    module, store = llama()
+    run_passes(module, [FuseCachedAttention()], make_context(store))
+    before = str(module)
+    QuantiseCache(recipe="w8a8", data=str(tmp_path)).apply(make_context(store), module)
+    assert str(module) == before
+
+
+def test_keys_that_are_not_known_need_data() -> None:
+    module, store = llama()
+    run_passes(module, [FuseCachedAttention()], make_context(store))
+    with pytest.raises(CompileError, match="decoder: error: the recipe needs calibration data"):
+        QuantiseCache(recipe="kv8").apply(make_context(store), module)
+
+
+def test_attention_without_a_cache_of_its_own_needs_none() -> None:
+    module, store = llama()
+    before = str(module)
+    QuantiseCache(recipe="kv8").apply(make_context(store), module)
+    assert str(module) == before
+
+
+def test_onnx_runtime_computes_the_same_on_the_exported_model(tmp_path: Path) -> None:
+    module, store = llama()
+    calibration(module, tmp_path)
+    coded(module, store, tmp_path)
+    inputs = llama_inputs(module, past=2, tokens=3)
+    path = tmp_path / "decoder.onnx"
+    path.write_bytes(serialised(export_graph(graphs(module)[0], store, 21)))
+    wanted = run_function(module, "decoder", inputs, store)
+    for name, theirs in answers(path, inputs, optimised=False).items():
+        np.testing.assert_allclose(theirs, wanted[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_four_bits_have_no_form_in_onnx(tmp_path: Path) -> None:
+    module, store = llama()
+    calibration(module, tmp_path)
+    coded(module, store, tmp_path, "kv4")
+    with pytest.raises(CompileError, match=r"'mllm.cached_attention' has no form in ONNX"):
+        export_graph(graphs(module)[0], store, 21)
+
+
+def test_c_appends_what_the_codes_mean(tmp_path: Path) -> None:
+    module, store = llama()
+    calibration(module, tmp_path)
+    coded(module, store, tmp_path)
+    inputs = llama_inputs(module, past=2, tokens=3)
+    wanted = run_function(module, "decoder", inputs, store)
+    lower = [Place(target="c"), SplitLanguageModel(), LowerToCpu(), PlanMemory()]
+    run_passes(module, lower, make_context(store))
+    with CRunner(emit(module), store, threads=2) as runner:
+        got = runner.run("decoder", inputs)
+    for name, expected in wanted.items():
+        np.testing.assert_allclose(got[name], expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_c_refuses_four_bits_by_name(tmp_path: Path) -> None:
+    module, store = llama()
+    calibration(module, tmp_path)
+    coded(module, store, tmp_path, "kv4")
+    with pytest.raises(CompileError, match="cache_bits is 4, only at least 8 runs") as fault:
+        Place(target="c").apply(make_context(store), module)
+    assert (fault.value.code, fault.value.remedy) == (
+        "MLC-R001",
+        "compile with --target numpy, or keep the cache at 8 bits ([cache] bits = 8)",
+    )
