@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import f16, i8
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import Dim
@@ -83,7 +83,8 @@ def _norm(op: mllm.ResidualNormOp | mllm.NormGatedMlpOp, x: SSAValue, parts: Par
 def _cached_attention(op: mllm.CachedAttentionOp, parts: Parts) -> None:
     k, v = op.k, op.v
     if op.k_scale is not None:
-        k, v = _by_codes(k, _flat(op.k_scale, parts), parts), _eight_bit_values(op, parts)
+        k = _eight_bits(op, k, op.k_scale, parts)
+        v = _eight_bits(op, v, None, parts)
     key = parts.add(mllm.KvAppendOp(op.past_k, k, kv_heads=op.kv_head_count))
     value = parts.add(mllm.KvAppendOp(op.past_v, v, kv_heads=op.kv_head_count))
     y = mllm.AttentionOp(
@@ -101,36 +102,36 @@ def _cached_attention(op: mllm.CachedAttentionOp, parts: Parts) -> None:
     parts.results += [parts.add(y), key, value]
 
 
-def _eight_bit_values(op: mllm.CachedAttentionOp, parts: Parts) -> SSAValue:
-    """The new values as codes of 8 bits mean them, with a scale for each token and head."""
-    batch, tokens, width = shape_of(op.v)
-    heads = (batch, tokens, Dim.const(op.kv_head_count), shape_of(op.past_v)[3])
-    v = parts.add(mllm.ReshapeOp(op.v, heads))
-    sizes = parts.add(mllm.UnaryOp(UnaryKind.ABS, v))
-    tops = parts.add(mllm.ReduceOp(ReduceKind.MAX, sizes, [3], keepdims=True))
+def _eight_bits(
+    op: mllm.CachedAttentionOp, new: SSAValue, channels: SSAValue | None, parts: Parts
+) -> SSAValue:
+    """What codes of 8 bits mean of new tokens, whose channels may have scales besides."""
+    batch, tokens, width = shape_of(new)
+    heads, element = Dim.const(op.kv_head_count), element_of(new)
+    size = shape_of(op.past_v if channels is None else op.past_k)[3]
+    x = parts.add(mllm.ReshapeOp(new, (batch, tokens, heads, size)))
+    if channels is not None:
+        channels = _as(channels, element, parts)
+        x = parts.add(mllm.BinaryOp(BinaryKind.DIV, x, channels))
+    sizes = parts.add(mllm.UnaryOp(UnaryKind.ABS, x))
+    scale = parts.add(mllm.ReduceOp(ReduceKind.MAX, sizes, [3], keepdims=True))
     for kind, number in (
         (BinaryKind.DIV, 127),
         (BinaryKind.MAX, kv_cache.LEAST),
         (BinaryKind.MIN, kv_cache.LARGEST),
     ):
-        constant = mllm.ConstantOp.of(np.array(number, dtype_of(element_of(v))))
-        tops = parts.add(mllm.BinaryOp(kind, tops, parts.add(constant)))
-    rounded = _by_codes(v, parts.add(mllm.CastOp(tops, f16)), parts)
-    return parts.add(mllm.ReshapeOp(rounded, (batch, tokens, width)))
-
-
-def _flat(scale: SSAValue, parts: Parts) -> SSAValue:
-    """The scales of heads and channels as those of a row."""
-    heads, size = shape_of(scale)
-    return parts.add(mllm.ReshapeOp(scale, (heads * size,)))
-
-
-def _by_codes(x: SSAValue, scale: SSAValue, parts: Parts) -> SSAValue:
-    """What codes of 8 bits mean, with a scale of f16."""
-    if element_of(x) != f16:
-        scale = parts.add(mllm.CastOp(scale, element_of(x)))
+        constant = mllm.ConstantOp.of(np.array(number, dtype_of(element)))
+        scale = parts.add(mllm.BinaryOp(kind, scale, parts.add(constant)))
+    scale = _as(_as(scale, f16, parts), element, parts)
     codes = parts.add(mllm.QuantizeOp(x, scale, None, i8))
-    return parts.add(mllm.DequantizeOp(codes, scale, element=element_of(x)))
+    y = parts.add(mllm.DequantizeOp(codes, scale, element=element))
+    if channels is not None:
+        y = parts.add(mllm.BinaryOp(BinaryKind.MUL, y, channels))
+    return parts.add(mllm.ReshapeOp(y, (batch, tokens, width)))
+
+
+def _as(x: SSAValue, element: Attribute, parts: Parts) -> SSAValue:
+    return x if element_of(x) == element else parts.add(mllm.CastOp(x, element))
 
 
 PARTS: dict[type[Operation], Callable[[Any, Parts], None]] = {

@@ -8,16 +8,19 @@ becomes, where the recipe has a `[cache]`,
     %y, %k1, %v1 = mllm.cached_attention %q, %k, %v past(%past_k, %past_v)
       k_scale(%s : tensor<2x64xf16>) {.., cache_bits = 8 : i64}
 
-A channel of a key is scaled so that the largest one of the calibration data takes the last code.
-Those data go through the graph as its caches become codes: a layer is calibrated on what the
-quantised ones before it give.
+Keys have a few loud channels. A channel is divided by the root of its own root mean square on the
+calibration data times that of its head: so half of the difference goes into the scale, half stays
+in the codes, as `smoothquant` shares it. Those data go through the graph as its caches become
+codes: a layer is calibrated on what the quantised ones before it give.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f16
 from xdsl.dialects.func import FuncOp
@@ -34,10 +37,8 @@ from mllm_compiler.passes.graphs import block_of, graphs, location_of
 from mllm_compiler.passes.samples import Samples
 from mllm_compiler.quantisation.grid import storable
 from mllm_compiler.quantisation.recipe import read_recipe
+from mllm_compiler.reference import Array
 from mllm_compiler.reference.mllm_attention import split_heads
-
-LARGEST = 127
-"""The code of the largest key."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,7 @@ def _quantise(graph: FuncOp, samples: Samples, bits: int) -> None:
 def _with_codes(op: CachedAttentionOp, samples: Samples, bits: int) -> list[Operation]:
     """The scale that the keys of an attention need, and the attention with it."""
     new = [split_heads(k, op.kv_head_count) for k in samples.of_value(op.k)]
-    tops = [np.abs(k).max((0, 2), initial=0) for k in (*new, *samples.of_value(op.past_k))]
-    array = storable(np.max(tops, 0) / LARGEST).astype(np.float16)
+    array = _channels([*new, *samples.of_value(op.past_k)])
     scale = WeightOp(
         BlobAttr.of(samples.frames[0].store.add(array), f16, array.shape),
         f"{location_of(op)}.k_scale",
@@ -95,3 +95,12 @@ def _with_codes(op: CachedAttentionOp, samples: Samples, bits: int) -> list[Oper
     attention = with_operands(op, k_scale=scale.result)
     attention.properties["cache_bits"] = integer(bits)
     return [scale, attention]
+
+
+def _channels(keys: Sequence[Array]) -> NDArray[np.float16]:
+    """[Hkv, D]: the scales of channels of keys [B, Hkv, S, D]."""
+    wide = [k.astype(np.float64) for k in keys]
+    tokens = max(1, sum(k.shape[0] * k.shape[2] for k in wide))
+    square = np.sum([(k * k).sum((0, 2)) for k in wide], 0) / tokens
+    scale = (square * square.mean(1, keepdims=True)) ** 0.25
+    return storable(scale).astype(np.float16)

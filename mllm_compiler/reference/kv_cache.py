@@ -28,19 +28,17 @@ LEAST, LARGEST = (float(x) for x in (2.0**-24, np.finfo(np.float16).max))
 """The steps that f16 holds."""
 
 
-def eight_bit_keys(k: Array, scale: Array) -> Array:
-    """Keys by codes of 8 bits with the scale [Hkv, D] of their head and channel."""
-    return _eight_bits(k, scale[:, None])
+def eight_bit_keys(k: Array, channels: Array) -> Array:
+    """Keys by codes of 8 bits: divided by the scale [Hkv, D] of their channel, as values are."""
+    wide = channels[:, None].astype(k.dtype)
+    return eight_bit_values(k / wide) * wide
 
 
 def eight_bit_values(v: Array) -> Array:
     """Values by codes of 8 bits with one scale for each token and head, as f16 holds it."""
     tops = np.abs(v).max(-1, keepdims=True, initial=0)
-    return _eight_bits(v, _stored(tops / v.dtype.type(127)))
-
-
-def _eight_bits(x: Array, scale: Array) -> Array:
-    return dequantized(quantized(x, scale, None, i8), scale, None, x.dtype)
+    scale = _stored(tops / v.dtype.type(127)).astype(v.dtype)
+    return dequantized(quantized(v, scale, None, i8), scale, None, v.dtype)
 
 
 def _stored(step: Array) -> Array:

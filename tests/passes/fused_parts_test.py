@@ -68,7 +68,7 @@ def cached(q: SSAValue, k: SSAValue, v: SSAValue, *rest: SSAValue, **options: ob
 
 
 CACHE = [real(2, 3, 16), real(2, 3, 8), real(2, 3, 8), real(2, 2, 5, 4), real(2, 2, 5, 4)]
-KEY_SCALE = np.linspace(0.01, 0.04, 8).astype(np.float16).reshape(2, 4)
+KEY_SCALE = np.linspace(0.5, 2, 8).astype(np.float16).reshape(2, 4)
 BLOCK = [real(2, 3, 8), real(6, 8), real(6, 8), real(8, 6)]
 PLACES = np.array([[0, 7, 2000]])
 CASES: dict[str, tuple[Callable[..., Operation], list[np.ndarray]]] = {

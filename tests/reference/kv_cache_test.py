@@ -13,7 +13,7 @@ from tests.reference.single_op import real, run
 
 Floats = NDArray[np.float32]
 HEADS, KV_HEADS, SIZE, SCALE = 4, 2, 8, 0.4
-K_SCALE = np.linspace(0.01, 0.03, KV_HEADS * SIZE).astype(np.float16).reshape(KV_HEADS, SIZE)
+K_SCALE = np.linspace(0.5, 3, KV_HEADS * SIZE).astype(np.float16).reshape(KV_HEADS, SIZE)
 
 
 def attend(bits: int, q: Floats, k: Floats, v: Floats, past: tuple[Floats, Floats]) -> list[Floats]:
@@ -36,12 +36,8 @@ def attend(bits: int, q: Floats, k: Floats, v: Floats, past: tuple[Floats, Float
 
 
 def tokens(count: int) -> tuple[Floats, Floats, Floats]:
-    """Queries, keys of which some lie beyond the last code, and values."""
-    return (
-        real(1, count, HEADS * SIZE),
-        real(1, count, KV_HEADS * SIZE) * 2,
-        real(1, count, KV_HEADS * SIZE),
-    )
+    """Queries, keys and values."""
+    return tuple(real(1, count, heads * SIZE) for heads in (HEADS, KV_HEADS, KV_HEADS))
 
 
 def past_of(count: int) -> tuple[Floats, Floats]:
@@ -50,10 +46,12 @@ def past_of(count: int) -> tuple[Floats, Floats]:
 
 def by_eight(k: Floats, v: Floats, head: int) -> tuple[Floats, Floats]:
     """A token's key and value of a head by codes of 8 bits."""
-    scale = K_SCALE[head].astype(np.float32)
-    key = np.clip(np.round(k / scale), -128, 127) * scale
-    top = np.float32(np.float16(np.abs(v).max() / np.float32(127)))
-    return key, np.round(v / top) * top
+    channels = K_SCALE[head].astype(np.float32)
+    found: list[Floats] = []
+    for x in (k / channels, v):
+        top = np.float32(np.float16(np.abs(x).max() / np.float32(127)))
+        found.append(np.round(x / top) * top)
+    return found[0] * channels, found[1]
 
 
 def by_four(x: Floats) -> Floats:

@@ -46,15 +46,15 @@ class CachedAttentionOp(IRDLOperation):
     GroupQueryAttention; paged, Kwon et al. 2023). Masks and windows are those of `mllm.attention`.
 
     With cache_bits the cache is quantised, and what is present is what its codes mean. A new token
-    takes 8 bits: keys the scale k_scale of their head and channel (`mllm.quantize`), values one
-    scale a token and head, the largest magnitude over 127, kept as f16. What is past is read as it
-    is. With 4 bits, a query at position t of the cache reads the tokens before
-    256 floor(t / 256) - 512, but not the first 32, by codes of 4 bits that those of 8 were turned
-    into: codes from 0 to 15 over the range from least to largest, whose least and step are f16; of
-    keys in groups of 32 tokens for each head and channel, of values for each token and head (KIVI,
-    Liu et al. 2024; the first tokens are sinks, Xiao et al. 2023). So a page of 256 tokens falls to
-    4 bits when it is whole and 512 younger tokens stay, and the result does not depend on how a
-    sequence is cut into calls.
+    takes 8 bits: one scale for its keys and one for its values in each head, the largest magnitude
+    over 127, kept as f16 (`mllm.quantize`); keys are divided by k_scale of their head and channel
+    before, and multiplied by it after. What is past is read as it is. With 4 bits, a query at
+    position t of the cache reads the tokens before 256 floor(t / 256) - 512, but not the first 32,
+    by codes of 4 bits that those of 8 were turned into: codes from 0 to 15 over the range from
+    least to largest, whose least and step are f16; of keys in groups of 32 tokens for each head and
+    channel, of values for each token and head (KIVI, Liu et al. 2024; the first tokens are sinks,
+    Xiao et al. 2023). So a page of 256 tokens falls to 4 bits when it is whole and 512 younger
+    tokens stay, and the result does not depend on how a sequence is cut into calls.
 
     C1  kv_heads divides heads, both are positive.
     C2  q is [B, T, H*D], k [B, T, Hkv*D] and v [B, T, Hkv*Dv].
