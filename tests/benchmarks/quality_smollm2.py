@@ -153,11 +153,13 @@ def rotated(folder: Path) -> Path:
     return folder
 
 
-def compiled(model: str, recipe: Path | None, data: Path, folder: Path) -> NumpyModel:
-    """A model compiled under a recipe, opened for the reference."""
+def compiled(
+    model: str, recipe: Path | None, data: Path, folder: Path, *, longest: int = WINDOW
+) -> NumpyModel:
+    """A model compiled under a recipe for so many tokens, opened for the reference."""
     bundle = folder / "model.mllm_bundle"
     words = [sys.executable, "-m", "mllm_compiler.cli", "compile", model, "--unsigned"]
-    words += ["--target", "numpy", "--dim", f"sequence_length<={WINDOW}", "-o", str(bundle)]
+    words += ["--target", "numpy", "--dim", f"sequence_length<={longest}", "-o", str(bundle)]
     words += [] if recipe is None else ["--quant", str(recipe), "--data", str(data)]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     return open_model(open_bundle(bundle, Policy(allow_unsigned=True)))
