@@ -38,7 +38,7 @@ from mllm_compiler.pipelines import (
     pass_names,
     read_passes,
 )
-from mllm_compiler.quantisation.recipe import Limits, read_recipe
+from mllm_compiler.quantisation.recipe import Limits, Recipe, read_recipe
 from mllm_compiler.quantised_bundle import QuantisationRecord
 from mllm_compiler.validate import Case, Proof, Validator
 from mllm_compiler.validate.samples import samples_of
@@ -49,6 +49,9 @@ Step = Callable[[str], None]
 
 PROVEN_ON = Limits(tokens=128, window=64, files=4)
 """As much of the user's data shows whether a pass is right; each is run before and after it."""
+
+SAMPLED = ("prune-heads", "smooth-activations", "quantise-linears", *CACHE.passes)
+"""Passes with an option `data`: the samples of each graph, as the module is when they are made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +71,8 @@ class Request:
         simplify: Whether onnxsim runs first.
         emit_c: Whether the program is also written as readable C, beside the bundle.
         validate: Whether each pass is proven on seeded inputs.
-        data: A folder of samples: what the recipe is calibrated on; without one, what passes are
-            proven on too.
+        data: A folder of samples: what the recipe and the pruning of heads are calibrated on;
+            without a recipe, what passes are proven on too.
     """
 
     model: Path
@@ -155,16 +158,19 @@ def compile_model(
     lifted = lifted_share(module)
     records = [observe(0, IMPORT, seconds, module, watching)]
     context = make_context(imported.store)
-    record = QuantisationRecord()
+    record, samples = QuantisationRecord(), None
     with TemporaryDirectory(prefix="mllm-samples-") as folder:
         for name in names:
-            if name == QUANTISE.passes[0] and recipe is not None and recipe.needs_data:
+            if (limits := _calibration(name, recipe)) is not None:
                 step("calibrating")
                 model = Model(module, imported.spec, imported.store)
-                write_samples(model, request.data, Path(folder), recipe.calibration, warn)
+                samples = Path(folder) / name
+                write_samples(model, request.data, samples, limits, warn)
             step(name)
-            options = _options(name, request, imported.spec, folder)
-            this = pruning.get(name) or pass_class(name)(**options)
+            options = _options(name, request, imported.spec)
+            options |= {"data": str(samples)} if samples and name in SAMPLED else {}
+            known = pruning.get(name)
+            this = pass_class(name)(**options) if known is None else replace(known, **options)
             records += run_passes(module, [this], context, watching, first=len(records))
             lifted = lifted_share(module) if name in LIFT.passes else lifted
             if name == QUANTISE.passes[-1] and recipe is not None:
@@ -201,7 +207,19 @@ def _pruning(request: Request) -> dict[str, ModulePass]:
     if len(by_name) < len(passes):
         text, remedy = "a pass is named twice", "give its options once"
         raise CompileError("MLC-U007", text, location="--prune", remedy=remedy)
+    if any(getattr(one, "data", "") for one in passes):
+        text, remedy = "samples are no option of a pass here", "name their folder with --data"
+        raise CompileError("MLC-U007", text, location="--prune", remedy=remedy)
     return by_name
+
+
+def _calibration(name: str, recipe: Recipe | None) -> Limits | None:
+    """How many samples are made before a pass; None where those before, or none, will do."""
+    if name == "prune-heads":
+        return Limits()
+    if name == QUANTISE.passes[0] and recipe is not None and recipe.needs_data:
+        return recipe.calibration
+    return None
 
 
 def _samples(
@@ -231,12 +249,10 @@ def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
     return names[: names.index(request.stop_after) + 1]
 
 
-def _options(name: str, request: Request, spec: ModelSpec, samples: str) -> dict[str, str]:
+def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, str]:
     """What a pass must be told of the model or the target."""
     if name in (*QUANTISE.passes, *CACHE.passes) and request.quant is not None:
-        calibrated = name in ("smooth-activations", "quantise-linears", *CACHE.passes)
-        data = {"data": samples} if calibrated else {}
-        return {"recipe": request.quant, **data}
+        return {"recipe": request.quant}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:

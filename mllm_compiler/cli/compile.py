@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 makes buckets."
 
-PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4 data=DIR}."
+PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 
 
 @click.command(name="compile")
@@ -34,7 +34,9 @@ PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4 data
 @click.option("--print-ir-after-all", is_flag=True, help="Print the IR after each pass on stderr.")
 @click.option("--stop-after", metavar="PASS", help="Stop after a pass and write no bundle.")
 @click.option("--validate", is_flag=True, help="Run each pass's input and output and compare.")
-@click.option("--data", type=PATH, help="Samples: for the recipe, and to prove passes on.")
+@click.option(
+    "--data", type=PATH, help="Samples: for the recipe, to prune heads by, to prove passes on."
+)
 @click.option("--simplify", is_flag=True, help="Run onnxsim first.")
 @click.option("--report", type=PATH, help="Write a report: FILE.json or FILE.html.")
 @click.option("--emit", type=click.Choice(["c"]), help="Also write readable C beside the bundle.")
@@ -76,8 +78,8 @@ def compile_command(
     if emit is not None and (target != "c" or stop_after is not None):
         text = "--emit c needs --target c and no --stop-after"
         raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
-    if data is not None and quant is None and not validate:
-        text = "--data needs --quant or --validate"
+    if data is not None and quant is None and not validate and "prune-heads" not in prune:
+        text = "--data needs --quant, --prune prune-heads or --validate"
         raise CompileError("MLC-U007", text, location=where, remedy="give one of them too")
     if report is not None:
         check_report(report, where)

@@ -1,6 +1,6 @@
 """`prune-heads`: attention without the heads that tell least, its output fitted again; approximate.
 
-    prune-heads{heads=4 data=photos}
+    prune-heads{heads=4}
 
     %q = mllm.linear %x, %wq : [1, 257, 384]            // 6 heads of 64 channels, so %k and %v
     %a = mllm.attention %q, %k, %v {heads = 6}
@@ -12,12 +12,14 @@ becomes
     %a = mllm.attention %q, %k, %v {heads = 4}
     %y = mllm.linear %a, %wo4, %bo4                     // as near to the old %y as these get
 
-The graphs run once over the calibration inputs `data/GRAPH/NAME.npz`. By `score=entropy` those
-heads go whose attention is nearest to looking everywhere alike; by `score=error` that without which
-the output can be fitted best, one by one. `refit=false` leaves the output as it is for the heads
-that stay: what least squares must beat. Heads that share keys and values go together, a cache
-gets narrower. Queries, keys and values may be slices of one product, and rotated. Attention in
-another form stays as it is; a graph without any that can be pruned is refused.
+The graphs run once over calibration inputs, `data/GRAPH/NAME.npz`, which `mllmc compile` makes of
+its `--data`. By `score=entropy` those heads go whose attention is nearest to looking everywhere
+alike; by `score=error` that without which the output can be fitted best, one by one. `refit=false`
+leaves the output as it is for the heads that stay: what least squares must beat. Heads that share
+keys and values go together, a cache gets narrower. Graphs that share the output's weight, a decoder
+with and without a past, keep the same heads. Queries, keys and values may be slices of one product,
+and rotated. Attention in another form stays as it is; a graph without any that can be pruned is
+refused.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.calibration_data import graph_inputs
 from mllm_compiler.passes.graphs import argument_names, graphs, location_of, remove_dead
 from mllm_compiler.passes.head_choice import Moments, least_missed, most_informed
-from mllm_compiler.passes.head_sites import Array, Site, cut, elements_of, sites_of
+from mllm_compiler.passes.head_cuts import cut
+from mllm_compiler.passes.head_sites import Array, Site, elements_of, sites_of
 from mllm_compiler.reference import run_function
 from mllm_compiler.reference.mllm_attention import attention_weights
 from mllm_compiler.weights import WeightStore
@@ -49,13 +52,13 @@ class PruneHeads(ModulePass):
 
     name = "prune-heads"
 
-    data: str
     heads: int = 0
     share: float = 0.0
     score: str = "entropy"
     refit: bool = True
     ridge: float = 1e-3
     graph: str | None = None
+    data: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Cuts the heads.
@@ -69,9 +72,12 @@ class PruneHeads(ModulePass):
         wanted = {graph: sites for graph, sites in wanted.items() if sites}
         if not wanted:
             raise _misfit(self.graph or "the model", "no attention has heads that can be cut")
+        moments: dict[str, Moments] = {}
         for graph, sites in wanted.items():
-            moments = self._measure(op, graph, sites, store)
-            for site, measured in zip(sites, moments, strict=True):
+            self._measure(op, graph, sites, moments, store)
+        for graph, sites in wanted.items():
+            for site in sites:
+                measured = moments[site.name]
                 kept = self._choose(site, measured, store)
                 cut(site, kept, measured if self.refit else None, self.ridge, store)
             remove_dead(graph)
@@ -89,21 +95,28 @@ class PruneHeads(ModulePass):
                     "MLC-P020",
                     f"these options fit no model: {rule}",
                     location=self.name,
-                    remedy="such as prune-heads{heads=4 data=photos}",
+                    remedy="such as prune-heads{heads=4}",
                 )
 
     def _measure(
-        self, module: ModuleOp, graph: FuncOp, sites: Sequence[Site], store: WeightStore
-    ) -> list[Moments]:
-        """Runs the graph over the calibration inputs."""
+        self,
+        module: ModuleOp,
+        graph: FuncOp,
+        sites: Sequence[Site],
+        moments: dict[str, Moments],
+        store: WeightStore,
+    ) -> None:
+        """Runs the graph over the calibration inputs; adds to the moments of each site's name."""
         samples = graph_inputs(self.data, _name(graph))
         if not samples:
-            raise _misfit(_name(graph), f"no calibration inputs in {self.data}/{_name(graph)}")
-        moments = {s.attention: Moments.none(s.attention.head_count, s.width) for s in sites}
+            where = f"{self.data}/{_name(graph)}" if self.data else "an option `data`"
+            raise _misfit(_name(graph), f"no calibration inputs in {where}")
+        for site in sites:
+            moments.setdefault(site.name, Moments.none(site.attention.head_count, site.width))
+        watched = {site.attention: moments[site.name] for site in sites}
         for sample in samples:
-            watch = _Watch(moments, graph, sample)
+            watch = _Watch(watched, graph, sample)
             run_function(module, _name(graph), sample, store, listener=watch)
-        return list(moments.values())
 
     def _choose(self, site: Site, moments: Moments, store: WeightStore) -> list[int]:
         """The groups that stay."""

@@ -134,7 +134,11 @@ def test_emit_c_writes_sources_beside_the_bundle(tmp_path: Path) -> None:
         (["tiny-llama", "--tarhet", "c"], 2, "(did you mean --target?)"),
         (["tiny-llama", "--emit", "c", "--target", "numpy"], 2, "[MLC-U007]"),
         (["tiny-llama", "--unsigned", "--key", "k"], 2, "[MLC-U007]"),
-        (["tiny-llama", "--data", "."], 2, "--data needs --quant or --validate [MLC-U007]"),
+        (
+            ["tiny-llama", "--data", "."],
+            2,
+            "--data needs --quant, --prune prune-heads or --validate [MLC-U007]",
+        ),
         (["tiny-llama", "--key", "absent.pem"], 1, "absent.pem: error: No such file or directory"),
         (["absent.onnx"], 2, "absent.onnx: error: no such file or directory [MLC-U003]"),
         (["tiny-llama", "-o", "no/such/folder"], 1, "no/such/folder: error: No such file"),

@@ -60,8 +60,8 @@ def test_pruning_stands_behind_the_lift(
     data = tmp_path / "data" / "vision"
     data.mkdir(parents=True)
     np.savez(data / "0.npz", pixel_values=np.ones((1, 3, 56, 56), np.float32))
-    both = f'prune-heads{{heads=1 data="{tmp_path}/data"}},{DROP}'
-    assert compile_tiny(both, "--stop-after", "drop-tokens", "--json") == 0
+    both, words = f"prune-heads{{heads=1}},{DROP}", ["--stop-after", "drop-tokens", "--json"]
+    assert compile_tiny(both, *words, "--data", "data") == 0
     names = [record["name"] for record in json.loads(capsys.readouterr().out)["passes"]]
     assert names[-3:] == ["lift-patch-embed", "prune-heads", "drop-tokens"]
 
@@ -74,7 +74,8 @@ def test_pruning_stands_behind_the_lift(
         (f"{DROP},{DROP}", 2, "MLC-U007"),
         ("drop-tokens{after=1 keep=4 cover=3}", 2, "MLC-P020"),
         ("drop-tokens{after=1 keep=4 cover=2}", 1, "MLC-P021"),
-        ("prune-heads{heads=1 data=nowhere}", 1, "MLC-P021"),
+        ("prune-heads{heads=2}", 1, "MLC-P021"),
+        ("prune-heads{heads=1 data=nowhere}", 2, "MLC-U007"),
     ],
 )
 def test_what_cannot_be_pruned_is_a_line(
