@@ -10,6 +10,8 @@ from mllm_compiler.quality.libraries import library
 def word_error_rate(references: Sequence[str], answers: Sequence[str]) -> float:
     """Errors in percent of the words of the references; case and punctuation do not count.
 
+    Words that a hyphen or dash joins are words each, for a transcript may join them or not.
+
     Raises:
         CompileError: `MLC-X027`, jiwer is not installed.
     """
@@ -17,6 +19,7 @@ def word_error_rate(references: Sequence[str], answers: Sequence[str]) -> float:
     plain = jiwer.Compose(
         [
             jiwer.ToLowerCase(),
+            jiwer.SubstituteRegexes({"[-\u2010-\u2015]": " "}),
             jiwer.RemovePunctuation(),
             jiwer.RemoveMultipleSpaces(),
             jiwer.Strip(),

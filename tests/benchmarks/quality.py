@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.figures import report
 
-MODELS = ("cache", "dinov2", "dinov2_w8a8", "smollm2")
+MODELS = ("dinov2", "dinov2_w8a8", "smollm2", "whisper")
 
 
 def main() -> int:

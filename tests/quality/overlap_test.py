@@ -34,6 +34,8 @@ def test_word_errors_are_edits_over_words() -> None:
     # One word is replaced, one left out, one added, of five; case and commas do not count.
     assert word_error_rate(["Go forward, ten meters now"], ["go backward ten now please"]) == 60
     assert word_error_rate(["a b", "c d"], ["A b.", "c"]) == 25
+    assert word_error_rate(["an ill-disposed man"], ["An ill disposed man"]) == 0
+    assert word_error_rate(["best of times\u2014it was"], ["best of times, it was"]) == 0
 
 
 def test_a_library_that_is_missing_is_a_located_line(monkeypatch: pytest.MonkeyPatch) -> None:
