@@ -29,15 +29,20 @@ EXACT_IN_SINGLE, EXACT_IN_DOUBLE = 1 << 24, 1 << 53
 
 
 def exact(product: Callable[[Array, Array], Array], a: Array, b: Array, terms: int) -> Array:
-    """A product of two integer arrays that sums `terms` products at a time, exactly, as i64.
+    """A product of two integer arrays that sums `terms` products at a time, exactly, as i64."""
+    return exact_sums(product, a, b, terms).astype(np.int64, copy=False)
 
-    It runs in floating point, where BLAS is, whenever the operands prove that no sum is rounded.
+
+def exact_sums(product: Callable[[Array, Array], Array], a: Array, b: Array, terms: int) -> Array:
+    """The same sums in the type they were made in, f32, f64 or i64.
+
+    It is floating point, where BLAS is, whenever the operands prove that no sum is rounded.
     """
     bound = terms * _magnitude(a) * _magnitude(b)
     if bound >= EXACT_IN_DOUBLE:
         return product(a.astype(np.int64), b.astype(np.int64))
     wide = np.float32 if bound < EXACT_IN_SINGLE else np.float64
-    return product(a.astype(wide), b.astype(wide)).astype(np.int64)
+    return product(a.astype(wide), b.astype(wide))
 
 
 def _magnitude(x: Array) -> int:
@@ -189,12 +194,16 @@ def scaled_product(rows: Scaled, matrix: Scaled, bias: Array | None, size: int |
     scale, zero, x_scales, x_zeros = (
         _columns(p, count) for p in (matrix.scale, matrix.zero, x_scale, rows.zero)
     )
-    y = np.zeros((), np.float64)
+    y = np.zeros((*x.shape[:-1], len(weight)))
+    scaled = np.empty_like(y)
     for at, start in enumerate(range(0, x.shape[-1], step)):
         part = less(x[..., start : start + step], x_zeros[at])
         block = less(weight[:, start : start + step], zero[at])
-        sums = exact(np.matmul, part, block.T, step) * scale[at].astype(np.float64).T
-        y = y + (sums * x_scales[at] if in_blocks else sums)
+        sums = exact_sums(np.matmul, part, block.T, step)
+        np.multiply(sums, scale[at].astype(np.float64).T, out=scaled)
+        if in_blocks:
+            scaled *= x_scales[at]
+        y += scaled
     y = y if in_blocks else y * x_scale
     return y if bias is None else y + bias.astype(np.float64)
 
