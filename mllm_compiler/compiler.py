@@ -161,7 +161,7 @@ def compile_model(
     record, samples = QuantisationRecord(), None
     with TemporaryDirectory(prefix="mllm-samples-") as folder:
         for name in names:
-            if (limits := _calibration(name, recipe)) is not None:
+            if (limits := _calibration(name, recipe, request.data)) is not None:
                 step("calibrating")
                 model = Model(module, imported.spec, imported.store)
                 samples = Path(folder) / name
@@ -213,13 +213,13 @@ def _pruning(request: Request) -> dict[str, ModulePass]:
     return by_name
 
 
-def _calibration(name: str, recipe: Recipe | None) -> Limits | None:
+def _calibration(name: str, recipe: Recipe | None, data: Path | None) -> Limits | None:
     """How many samples are made before a pass; None where those before, or none, will do."""
     if name == "prune-heads":
         return Limits()
-    if name == QUANTISE.passes[0] and recipe is not None and recipe.needs_data:
-        return recipe.calibration
-    return None
+    if name != QUANTISE.passes[0] or recipe is None:
+        return None
+    return recipe.calibration if recipe.needs_data or data is not None else None
 
 
 def _samples(

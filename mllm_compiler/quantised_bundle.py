@@ -37,11 +37,11 @@ class QuantisationRecord:
     caches: tuple[QuantisedCache, ...] = ()
 
     @property
-    def scales(self) -> dict[str, float]:
-        """The static scales: of activations by the product that reads them, of keys by head."""
-        scales = {p.name: p.scale for p in self.products if p.scale is not None}
+    def extents(self) -> dict[str, float]:
+        """How far activations reach, by the product that reads them, and keys, by head."""
+        extents = {p.label: p.extent for p in self.products if p.extent is not None}
         keys = {f"{c.name} keys {h}": s for c in self.caches for h, s in enumerate(c.key_scales)}
-        return scales | keys
+        return extents | keys
 
     @property
     def bits_per_weight(self) -> float:

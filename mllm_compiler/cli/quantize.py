@@ -71,7 +71,7 @@ def quantize_command(
         compiled = compile_model(
             request, step=shown.step, warn=lambda text: say(f"warning: {text}")
         )
-    found = drifts(old.scales, compiled.quantisation.scales)
+    found = drifts(old.extents, compiled.quantisation.extents)
     if as_json:
         write_json(_facts(compiled, found))
     else:
@@ -91,7 +91,7 @@ def _tell(compiled: Compiled, found: list[Drift], refresh: bool) -> None:
     record = compiled.quantisation
     write_line(f"quantised: {record.summary}")
     if refresh:
-        write_line(f"drifted: {len(found)} of {len(record.scales)} static scales")
+        write_line(f"drifted: {len(found)} of {len(record.extents)} activations")
     for drift in found[:SHOWN]:
         write_line(f"  {drift.name}: {drift.factor:.2f} times as far")
     write_line(f"bundle: {compiled.output} in {compiled.seconds:.1f} s")

@@ -28,29 +28,28 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import store_of
 from mllm_compiler.dialects.mllm import (
+    BlobAttr,
     CastOp,
     DequantizeOp,
     LinearOp,
     QuantizedLinearOp,
+    WeightOp,
 )
 from mllm_compiler.dialects.types import element_of
-from mllm_compiler.passes.calibration_data import needed_inputs
-from mllm_compiler.passes.graphs import (
-    block_of,
-    entry_order,
-    remove_dead,
-)
+from mllm_compiler.passes.calibration_data import graph_inputs, needed_inputs
+from mllm_compiler.passes.corrected_biases import corrected_bias
+from mllm_compiler.passes.graphs import block_of, entry_order, remove_dead
 from mllm_compiler.passes.lift_gated_mlp import LiftGatedMlp
 from mllm_compiler.passes.lift_mlp import LiftMlp
 from mllm_compiler.passes.mixed_precision import with_more_bits
 from mllm_compiler.passes.mlp_parts import put_in_place, take_mlps_apart
 from mllm_compiler.passes.quantised_rows import QuantisedRows
-from mllm_compiler.passes.quantised_weights import Choose, WeightCodes
+from mllm_compiler.passes.quantised_weights import Choose, CodedWeight, WeightCodes
 from mllm_compiler.passes.samples import Samples
 from mllm_compiler.passes.sites import Site, sites_of
 from mllm_compiler.quantisation.gptq import gptq
@@ -105,8 +104,7 @@ class _Graph:
             inputs, mixed = needed_inputs(self.data, self.name), recipe.mixed
             sites = with_more_bits(self.graph, sites, recipe.linears, mixed, inputs, self.weights)
         by_op: dict[Operation, Site] = {site.op: site for site in sites}
-        asking = [site.op for site in sites if site.format.needs_data]
-        self.samples = self._samples(asking)
+        self.samples = self._samples(sites)
         self.rows = QuantisedRows(self.samples)
         for op in list(block_of(self.graph).ops):
             if op in by_op:
@@ -115,9 +113,12 @@ class _Graph:
                 self.samples.step(op)
         remove_dead(self.graph)
 
-    def _samples(self, asking: list[LinearOp]) -> Samples:
-        inputs = needed_inputs(self.data, self.name) if asking else []
-        return Samples.of(self.graph, inputs, self.weights.store, asking)
+    def _samples(self, sites: Sequence[Site]) -> Samples:
+        """Samples for what is chosen by them, and for what only says how far it reaches."""
+        needed = any(site.format.needs_data for site in sites)
+        inputs = (needed_inputs if needed else graph_inputs)(self.data, self.name)
+        coded = [s.op for s in sites if s.format.needs_data or s.format.activations != FLOAT]
+        return Samples.of(self.graph, inputs, self.weights.store, coded)
 
     def _replace(self, site: Site) -> None:
         op, x = site.op, site.op.x
@@ -133,15 +134,33 @@ class _Graph:
         if site.format.activations == FLOAT:
             element, axis = element_of(op.weight), None if size is None else 1
             numbers = DequantizeOp(codes, scale, zero, axis=axis, block_size=size, element=element)
-            made = [*coded.ops, numbers, LinearOp(x, numbers.result, op.bias)]
+            new, bias = self._bias(site, coded, None)
+            made = [*coded.ops, numbers, *new, LinearOp(x, numbers.result, bias)]
             self._put(op, made, lambda: self.weights.array_of(coded, grid))
             return
         rows = self.rows.of(x, site.format, size)
+        new, bias = self._bias(site, coded, rows.seen)
         product = QuantizedLinearOp(
-            rows.codes, rows.scale, codes, scale, weight_zero=zero, bias=op.bias, block_size=size
+            rows.codes, rows.scale, codes, scale, weight_zero=zero, bias=bias, block_size=size
         )
-        made = [*coded.ops, *rows.ops, product]
+        made = [*coded.ops, *rows.ops, *new, product]
         self._put(op, made, lambda: self.weights.array_of(coded, grid), rows.seen)
+
+    def _bias(
+        self, site: Site, coded: CodedWeight, seen: Callable[[Frame], Array] | None
+    ) -> tuple[list[Operation], SSAValue | None]:
+        """The bias of a product, and what makes it and stands in no block yet."""
+        op = site.op
+        if site.grid is None or not site.format.correct_bias:
+            return [], op.bias
+        matrices = self.weights.matrix(site.weight), self.weights.array_of(coded, site.grid)
+        array = corrected_bias(op, matrices, seen, self.samples, self.weights.store)
+        if array is None:
+            return [], op.bias
+        blob = BlobAttr.of(self.weights.store.add(array), element_of(op.result), array.shape)
+        made = WeightOp(blob)
+        self.samples.put(made.result, lambda frame: array)
+        return [made], made.result
 
     def _chooser(self, site: Site) -> Choose:
         """What chooses the codes of a product."""
@@ -158,7 +177,9 @@ class _Graph:
         seen: Callable[[Frame], Array] | None = None,
     ) -> None:
         """Replaces a product, and computes it with the matrix, and the rows, of its codes."""
-        x, bias = op.x, op.bias
+        x, last = op.x, made[-1]
+        bias = last.bias if isinstance(last, LinearOp | QuantizedLinearOp) else None
+        read = [v for v in (x, op.bias, bias) if v is not None]
         put_in_place(op, made)
         if self.samples.asks_for(made[-1].results[0]):
             weight = matrix()
@@ -170,4 +191,4 @@ class _Graph:
                     None if bias is None else frame.values[bias],
                 ),
             )
-        self.samples.finish(op, [v for v in (x, bias) if v is not None])
+        self.samples.finish(op, read)

@@ -1,12 +1,13 @@
-"""What a quantised module says of its products: bits, activations, static scales."""
+"""What a quantised module says of its products: bits, and how far activations reach."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import cast
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects.mllm import (
@@ -18,10 +19,12 @@ from mllm_compiler.dialects.mllm import (
     WeightOp,
     array_of,
 )
+from mllm_compiler.dialects.mllm.contract import float_list
 from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import bits_of, element_of
 from mllm_compiler.passes.graphs import block_of, graphs, location_of
 from mllm_compiler.passes.matching import made_by
+from mllm_compiler.passes.quantised_rows import REACH
 from mllm_compiler.quantisation.recipe import DYNAMIC, FLOAT, STATIC
 
 
@@ -38,6 +41,8 @@ class QuantisedProduct:
         block_size: Inputs that share a scale.
         activations: `float`, `dynamic` or `static`.
         scale: The static scale of the activations.
+        reach: Of activations that samples were seen of: the largest magnitude, and the one that 1
+            in 1,000 exceeds.
     """
 
     name: str
@@ -48,6 +53,18 @@ class QuantisedProduct:
     block_size: int | None
     activations: str
     scale: float | None
+    reach: tuple[float, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """`graph:weight`, or `graph:node` where the weight has no name."""
+        graph = self.name.partition(":")[0]
+        return f"{graph}:{self.weight}" if self.weight else self.name
+
+    @property
+    def extent(self) -> float | None:
+        """How far the activations reach: their static scale, else what they usually do."""
+        return self.reach[1] if self.scale is None and self.reach else self.scale
 
 
 def quantised_products(module: ModuleOp) -> list[QuantisedProduct]:
@@ -88,7 +105,15 @@ def _products(graph: str, op: Operation) -> Iterator[QuantisedProduct]:
         block_size=size,
         activations=activations,
         scale=scale,
+        reach=_reach(x),
     )
+
+
+def _reach(x: SSAValue | None) -> tuple[float, ...]:
+    """What samples said of the activations."""
+    maker = None if x is None else x.owner
+    found = maker.attributes.get(REACH) if isinstance(maker, Operation) else None
+    return () if found is None else float_list(cast(DenseArrayBase, found))
 
 
 def _activations(x: SSAValue | None) -> tuple[str, float | None]:

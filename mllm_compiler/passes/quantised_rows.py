@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from xdsl.dialects.builtin import DenseArrayBase, f64
 from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects.mllm import ConstantOp, DynamicQuantizeOp, QuantizeOp
@@ -17,6 +18,9 @@ from mllm_compiler.reference.mllm_quant import dequantized, spread
 
 LARGEST = 127
 """The largest code of an activation; they are symmetric."""
+
+REACH = "mllm.reach"
+"""What an op that makes codes carries where samples were seen: see `Samples.reach`."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,9 @@ class QuantisedRows:
         if key in self._made:
             return replace(self._made[key], ops=())
         made = self._static(x) if form.activations == STATIC else _dynamic(x, block_size)
+        if self.samples.frames:
+            reach = DenseArrayBase.from_list(f64, self.samples.reach(x))
+            made.ops[-1].attributes[REACH] = reach
         self._made[key] = made
         return made
 

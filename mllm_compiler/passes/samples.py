@@ -21,6 +21,9 @@ from mllm_compiler.reference import Array, Frame, meaning_of
 from mllm_compiler.reference.executor import bind_symbols
 from mllm_compiler.weights import WeightStore
 
+USUAL = 99.9
+"""The percentile of magnitudes that says how far a value usually reaches."""
+
 
 @dataclass
 class Samples:
@@ -105,6 +108,14 @@ class Samples:
                 gram += rows.T @ rows
             self._grams[value] = gram
         return self._grams[value]
+
+    def reach(self, value: SSAValue) -> tuple[float, float]:
+        """The largest magnitude of a value, and the one that 1 in 1,000 exceeds, on average."""
+        arrays = [np.abs(a) for a in self.of_value(value) if a.size]
+        if not arrays:
+            return 0.0, 0.0
+        usual = [float(np.percentile(a, USUAL)) for a in arrays]
+        return max(float(a.max()) for a in arrays), float(np.mean(usual))
 
     def range(self, value: SSAValue) -> tuple[float, float]:
         """The least and the largest number of a value over all inputs, 0 among them."""

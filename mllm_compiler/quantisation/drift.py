@@ -1,4 +1,4 @@
-"""Drift: activations whose static scales fit newer samples no more."""
+"""Drift: activations that reach further, or less far, on newer samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 LIMIT = 0.25
-"""The part by which a scale may be off before it counts as drifted."""
+"""The part by which an extent may be off before it counts as drifted."""
 
 
 @dataclass(frozen=True)
@@ -15,8 +15,8 @@ class Drift:
 
     Attributes:
         name: The product that reads it.
-        before: Its scale in the bundle.
-        now: Its scale on the new samples.
+        before: Its static scale, or how far it usually reached, in the bundle.
+        now: The same on the new samples.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Drift:
 def drifts(
     before: Mapping[str, float], now: Mapping[str, float], limit: float = LIMIT
 ) -> list[Drift]:
-    """What drifted, worst first: what grew is cut off, what shrank wastes codes."""
+    """What drifted, worst first: a static scale cuts off what grew and is coarse for the rest."""
     pairs = [Drift(name, before[name], now[name]) for name in now if before.get(name)]
     far = [d for d in pairs if max(d.factor, 1 / d.factor if d.factor else 0) > 1 + limit]
     return sorted(far, key=lambda d: (-abs(d.factor - 1), d.name))

@@ -50,6 +50,7 @@ class Format:
             of it) or `static` (one scale, from calibration data).
         method: How codes are chosen.
         sweeps: How often gptq goes over its codes and scales once more.
+        correct_bias: Whether a bias takes back the mean error on calibration data.
     """
 
     bits: int = WHOLE
@@ -58,11 +59,13 @@ class Format:
     activations: str = FLOAT
     method: str = NEAREST
     sweeps: int = 0
+    correct_bias: bool = False
 
     @property
     def needs_data(self) -> bool:
         """Whether anything is chosen by what activations are like."""
-        return self.activations == STATIC or (self.method == GPTQ and self.bits < HALF)
+        coded = self.method == GPTQ or self.correct_bias
+        return self.activations == STATIC or (coded and self.bits < HALF)
 
     def grid(self, inputs: int) -> Grid | None:
         """The grid of a weight of so many inputs; None where it has no codes."""

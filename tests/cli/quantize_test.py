@@ -44,7 +44,7 @@ def test_a_bundle_says_what_became_of_each_product(capsys: Captured) -> None:
     # Two layers of attention (4) and a feed-forward block (2).
     assert len(record.products) == facts["products"] == 12
     assert {(p.bits, p.activations) for p in record.products} == {(8, "static")}
-    assert all(scale > 0 for scale in record.scales.values())
+    assert all(extent > 0 for extent in record.extents.values())
     inner = next(p for p in record.products if p.weights == 32 * 64)
     rows = inner.stored_bits - 8 * inner.weights
     assert rows in (16 * 32, 16 * 64)  # an f16 scale for each output channel
@@ -61,13 +61,13 @@ def test_new_samples_refresh_the_scales_and_show_what_drifted(capsys: Captured) 
     shown = capsys.readouterr().out
     new = read_record(Path(OUT))
     assert new.recipe == old.recipe
-    moved = {n for n, s in new.scales.items() if not 0.8 < s / old.scales[n] < 1.25}
+    moved = {n for n, s in new.extents.items() if not 0.8 < s / old.extents[n] < 1.25}
     assert moved
-    assert f"drifted: {len(moved)} of {len(new.scales)} static scales" in shown
+    assert f"drifted: {len(moved)} of {len(new.extents)} activations" in shown
 
 
 def test_new_samples_refresh_the_scales_of_a_cache(capsys: Captured) -> None:
-    """Two layers with two heads of keys; weights and embeddings have no static scales."""
+    """Two layers with two heads of keys, 7 products each, and the head."""
     for folder, text in (("old", "The meeting starts at nine. "), ("new", "Und 7 + 5 = 12 ? ")):
         Path(folder).mkdir()
         (Path(folder) / "a.txt").write_text(text * 50)
@@ -79,10 +79,31 @@ def test_new_samples_refresh_the_scales_of_a_cache(capsys: Captured) -> None:
     shown = capsys.readouterr().out
     new = read_record(Path(OUT))
     assert (new.name, new.recipe) == ("w8a8+kv8", old.recipe)
-    assert len(new.scales) == 4
-    assert new.scales.keys() == old.scales.keys()
-    assert new.scales != old.scales
-    assert "of 4 static scales" in shown
+    assert sum(" keys " in name for name in new.extents) == 4
+    assert new.extents.keys() == old.extents.keys()
+    assert new.extents != old.extents
+    assert "of 19 activations" in shown
+
+
+def test_activations_with_scales_of_the_moment_drift_too(capsys: Captured) -> None:
+    words = ("--recipe", "w8a8", "--data")
+    assert quantize(*words, pixels("old", 1)) == 0
+    old = read_record(Path(OUT))
+    assert all(p.activations == "dynamic" and p.scale is None for p in old.products)
+    assert all(p.reach[0] >= p.reach[1] > 0 for p in old.products)
+    assert quantize("--refresh", "--data", pixels("new", 30)) == 0
+    shown = capsys.readouterr().out
+    new = read_record(Path(OUT))
+    moved = {n for n, s in new.extents.items() if not 0.8 < s / old.extents[n] < 1.25}
+    assert moved
+    assert f"drifted: {len(moved)} of 12 activations" in shown
+
+
+def test_without_data_nothing_is_known_of_activations(capsys: Captured) -> None:
+    assert quantize("--recipe", "w8a8") == 0
+    record = read_record(Path(OUT))
+    assert {p.reach for p in record.products} == {()}
+    assert record.extents == {}
 
 
 def test_drift_is_a_scale_that_is_off_by_more_than_the_limit() -> None:

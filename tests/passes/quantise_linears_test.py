@@ -17,6 +17,7 @@ from mllm_compiler.dialects.mllm import Activation, array_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import block_of, graphs
 from mllm_compiler.passes.quantise_linears import QuantiseLinears
+from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.quantisation.gptq import gptq
 from mllm_compiler.quantisation.grid import Grid
 from mllm_compiler.reference import run_function
@@ -234,6 +235,39 @@ def test_a_static_scale_reaches_over_what_the_quantised_products_before_give(
     expected = [top, max(np.abs(y).max() for y in given) / 127]
     np.testing.assert_allclose(scales, expected, rtol=1e-6)
     assert not found(module, mllm.DynamicQuantizeOp)
+
+
+@pytest.mark.parametrize("activations", ["float", "dynamic", "static"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_corrected_bias_takes_back_the_mean_error_of_a_product(
+    activations: str, bias: bool, tmp_path: Path
+) -> None:
+    """The mean of what both products give is that of the float weights on the same rows."""
+    module, store = chain(bias=bias)
+    inputs = [RNG.standard_normal((1, n, WIDTH)).astype(np.float32) + 1 for n in (30, 50)]
+    real = [run_function(module, "f", {"x": x}, store)["y"][0] for x in inputs]
+    text = f"[linears]\nbits = 4\nactivations = '{activations}'\n"
+    plain, plain_store = chain(bias=bias)
+    quantised(plain, plain_store, recipe_of(tmp_path, text), samples(tmp_path, *inputs))
+    quantised(module, store, recipe_of(tmp_path, f"{text}correct_bias = true\n"), str(tmp_path))
+    off = [
+        np.abs(np.concatenate(rows).mean(0) - np.concatenate(real).mean(0)).max()
+        for rows in (
+            [run_function(m, "f", {"x": x}, s)["y"][0] for x in inputs]
+            for m, s in ((plain, plain_store), (module, store))
+        )
+    ]
+    assert off[1] < 1e-5 < 1e-2 < off[0]
+
+
+def test_what_samples_reach_is_kept_beside_their_codes(tmp_path: Path) -> None:
+    module, store = chain()
+    inputs = [RNG.standard_normal((1, n, WIDTH)).astype(np.float32) for n in (20, 50)]
+    quantised(module, store, "w8a8", samples(tmp_path, *inputs))
+    first = quantised_products(module)[0]
+    usual = np.mean([np.quantile(np.abs(x), 0.999) for x in inputs])
+    np.testing.assert_allclose(first.reach, [max(np.abs(x).max() for x in inputs), usual])
+    assert first.extent == first.reach[1]
 
 
 def test_gptq_is_given_the_moments_of_what_the_quantised_products_before_give(
