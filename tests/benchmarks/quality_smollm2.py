@@ -18,8 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ from mllm_compiler.bundle.verify import Policy, open_bundle
 from mllm_compiler.dialects.mllm import WeightOp
 from mllm_compiler.dialects.types import bits_of
 from mllm_compiler.generation.model import NumpyModel, open_model
+from mllm_compiler.quality.prediction import Predictions
 from mllm_compiler.quantisation.hadamard import (
     fold_into_inputs,
     fold_into_outputs,
@@ -88,9 +89,10 @@ def figures() -> dict[str, float]:
         folder = Path(scratch)
         data = calibration(folder / "data")
         other = rotated(folder / "rotated")
-        found = {"smollm2_fp32_ppl": perplexity(compiled(MODEL, None, data, folder))}
-        found["smollm2_rot_fp32_ppl"] = perplexity(compiled(str(other), None, data, folder))
-        found["smollm2_w8a8_ppl"] = perplexity(compiled(MODEL, W8A8, data, folder))
+        real = predictions(compiled(MODEL, None, data, folder))
+        coded = compared(real, predictions(compiled(MODEL, W8A8, data, folder)))
+        found = {"smollm2_fp32_ppl": coded["perplexity_float"]}
+        found |= named("smollm2_w8a8", coded)
         start = time.perf_counter()
         small = compiled(MODEL, W4A8, data, folder)
         found["smollm2_w4a8_compile_s"] = time.perf_counter() - start
@@ -98,9 +100,18 @@ def figures() -> dict[str, float]:
         found["smollm2_w4a8_compile_rss_mb"] = peak / 1e3
         found["smollm2_w4a8_bits"] = linear_bits(small)
         found["smollm2_w4a8_bits_model"] = model_bits(small)
-        found["smollm2_w4a8_ppl"] = perplexity(small)
-        found["smollm2_rot_w4a8_ppl"] = perplexity(compiled(str(other), W4A8, data, folder))
+        found |= named("smollm2_w4a8", compared(real, predictions(small)))
+        turned = predictions(compiled(str(other), None, data, folder))
+        coded = compared(turned, predictions(compiled(str(other), W4A8, data, folder)))
+        found["smollm2_rot_fp32_ppl"] = coded["perplexity_float"]
+        found |= named("smollm2_rot_w4a8", coded)
     return found
+
+
+def named(model: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """What a model is gated on: perplexity, points of top-1 accuracy lost, tokens changed."""
+    wanted = {"ppl": "perplexity", "top1_drop": "top1_drop", "changed_tokens": "changed_tokens"}
+    return {f"{model}_{short}": metrics[name] for short, name in wanted.items()}
 
 
 def calibration(folder: Path) -> Path:
@@ -165,18 +176,36 @@ def compiled(
     return open_model(open_bundle(bundle, Policy(allow_unsigned=True)))
 
 
-def perplexity(model: NumpyModel) -> float:
+@dataclass(frozen=True)
+class Window:
+    """What a model predicts of a piece of the scored text.
+
+    Attributes:
+        logits: [tokens, vocabulary].
+        targets: [tokens], what stands there.
+    """
+
+    logits: NDArray[np.float32]
+    targets: NDArray[np.int64]
+
+
+def predictions(model: NumpyModel) -> list[Window]:
     """Of the scored text, each window by itself."""
     text = (TEXTS / "pydoc_topics.txt").read_text(encoding="utf-8")
-    ids = model.tokenizer().encode(text, add_special_tokens=False).ids[: TOKENS + 1]
-    total = 0.0
-    for start in range(0, TOKENS, WINDOW):
-        window = np.array(ids[start : start + WINDOW + 1], np.int64)
-        logits = logits_of(model, window[:-1]).astype(np.float64)
-        logits -= logits.max(-1, keepdims=True)
-        sums = np.log(np.exp(logits).sum(-1))
-        total += float((sums - logits[np.arange(WINDOW), window[1:]]).sum())
-    return math.exp(total / TOKENS)
+    ids = np.array(model.tokenizer().encode(text, add_special_tokens=False).ids[: TOKENS + 1])
+    starts = range(0, TOKENS, WINDOW)
+    return [
+        Window(logits_of(model, ids[at : at + WINDOW]), ids[at + 1 : at + WINDOW + 1])
+        for at in starts
+    ]
+
+
+def compared(real: Sequence[Window], given: Sequence[Window]) -> dict[str, float]:
+    """What `mllmc check accuracy` says of the predictions of two models."""
+    sums = Predictions()
+    for one, other in zip(real, given, strict=True):
+        sums.add(one.logits, other.logits, one.targets)
+    return sums.metrics()
 
 
 def logits_of(model: NumpyModel, ids: NDArray[np.int64]) -> NDArray[np.float32]:
