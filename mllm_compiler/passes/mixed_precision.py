@@ -48,6 +48,9 @@ def with_more_bits(
         samples: Inputs of the graph, of which the first is taken.
         weights: Finds the matrices.
 
+    Returns:
+        All of them; each that was free with the loss of its codes of few bits.
+
     Raises:
         CompileError: `MLC-Q005`, without more bits for any they are over the average.
     """
@@ -71,7 +74,8 @@ def with_more_bits(
             remedy="raise mixed.average, or give the products larger blocks",
         )
     raised = {counted[int(at)].op for at, option in chosen.items() if option.name == "larger"}
-    return [larger[site.op] if site.op in raised else site for site in sites]
+    chosen_sites = [larger[site.op] if site.op in raised else site for site in sites]
+    return [replace(site, loss=losses.get(site.op)) for site in chosen_sites]
 
 
 def sensitivities(

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -49,7 +49,7 @@ from mllm_compiler.passes.lift_mlp import LiftMlp
 from mllm_compiler.passes.mixed_precision import with_more_bits
 from mllm_compiler.passes.mlp_parts import put_in_place, take_mlps_apart
 from mllm_compiler.passes.quantised_rows import QuantisedRows
-from mllm_compiler.passes.quantised_weights import Choose, CodedWeight, WeightCodes
+from mllm_compiler.passes.quantised_weights import LOSS, Choose, CodedWeight, WeightCodes
 from mllm_compiler.passes.samples import Samples
 from mllm_compiler.passes.sites import Site, sites_of
 from mllm_compiler.quantisation.gptq import gptq
@@ -130,6 +130,8 @@ class _Graph:
             return
         grid, size = site.grid, site.grid.block_size
         coded = self.weights.coded(site.weight, grid, self._chooser(site))
+        if site.loss is not None:
+            coded.codes.attributes[LOSS] = FloatAttr(site.loss, f64)
         codes, scale, zero = coded.values
         if site.format.activations == FLOAT:
             element, axis = element_of(op.weight), None if size is None else 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import cast
 
-from xdsl.dialects.builtin import DenseArrayBase, ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects.mllm import (
@@ -25,6 +25,7 @@ from mllm_compiler.dialects.types import bits_of, element_of
 from mllm_compiler.passes.graphs import block_of, graphs, location_of
 from mllm_compiler.passes.matching import made_by
 from mllm_compiler.passes.quantised_rows import REACH
+from mllm_compiler.passes.quantised_weights import LOSS
 from mllm_compiler.quantisation.recipe import DYNAMIC, FLOAT, STATIC
 
 
@@ -43,6 +44,7 @@ class QuantisedProduct:
         scale: The static scale of the activations.
         reach: Of activations that samples were seen of: the largest magnitude, and the one that 1
             in 1,000 exceeds.
+        loss: How far its codes of few bits alone moved the results, where bits are mixed.
     """
 
     name: str
@@ -54,6 +56,7 @@ class QuantisedProduct:
     activations: str
     scale: float | None
     reach: tuple[float, ...] = ()
+    loss: float | None = None
 
     @property
     def label(self) -> str:
@@ -106,7 +109,13 @@ def _products(graph: str, op: Operation) -> Iterator[QuantisedProduct]:
         activations=activations,
         scale=scale,
         reach=_reach(x),
+        loss=_loss(known[0]),
     )
+
+
+def _loss(codes: WeightOp) -> float | None:
+    found = codes.attributes.get(LOSS)
+    return None if found is None else cast(FloatAttr, found).value.data
 
 
 def _reach(x: SSAValue | None) -> tuple[float, ...]:

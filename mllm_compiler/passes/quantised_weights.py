@@ -18,6 +18,9 @@ from mllm_compiler.weights import DTYPES, WeightStore
 Choose = Callable[[Floats, Grid], Codes]
 """Codes of a matrix [N, K]."""
 
+LOSS = "mllm.loss"
+"""What codes carry whose loss was measured: see `sensitivities`."""
+
 
 @dataclass(frozen=True)
 class CodedWeight:

@@ -32,6 +32,7 @@ class Site:
         format: What becomes of it.
         grid: What its codes are; None where it has none.
         head: Whether it gives the logits.
+        loss: How far its codes alone move the results, where that was measured.
     """
 
     op: LinearOp
@@ -39,6 +40,7 @@ class Site:
     format: Format
     grid: Grid | None
     head: bool = False
+    loss: float | None = None
 
     def of_format(self, form: Format) -> Site:
         """The same product in another format."""

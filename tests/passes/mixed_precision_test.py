@@ -86,6 +86,18 @@ def test_bits_are_given_up_to_the_average(average: float, tmp_path: Path) -> Non
     assert left < 4 * max(p.weights for p in products) + least
 
 
+def test_what_was_measured_is_kept_beside_what_became_of_a_product(tmp_path: Path) -> None:
+    module, store = llama()
+    inputs = llama_inputs(module, past=0, tokens=6)
+    graph, weights = graphs(module)[0], WeightCodes(store)
+    take_mlps_apart(graph)
+    sites = sites_of(graph, read_recipe(recipe_of(tmp_path, BASE)), weights)[:-1]
+    losses = [*sensitivities(graph, sites, inputs, weights).values()]
+    chosen, _ = mixed(tmp_path, 7.5)
+    kept = [product.loss for product in quantised_products(chosen)]
+    assert kept == [*losses, None]
+
+
 def test_no_choice_that_fits_loses_less(tmp_path: Path) -> None:
     """All 2^14 choices are tried."""
     module, store = llama()
