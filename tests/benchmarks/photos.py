@@ -36,6 +36,13 @@ PHOTOS = (
 )
 """Eleven photos and scans."""
 
+OTHERS = (
+    *("brick.png", "cell.png", "clock_motion.png", "color.png", "grass.png", "gravel.png"),
+    *("horse.png", "hubble_deep_field.jpg", "ihc.png", "logo.png", "microaneurysms.png"),
+    *("moon.png", "phantom.png", "retina.jpg"),
+)
+"""Fourteen other pictures of scikit-image, to calibrate on."""
+
 MEAN = np.array((0.485, 0.456, 0.406), np.float32)
 STD = np.array((0.229, 0.224, 0.225), np.float32)
 
@@ -62,6 +69,15 @@ def crops(size: int) -> tuple[Array, np.ndarray[Any, np.dtype[np.int64]]]:
             made.append(pixels.transpose(2, 0, 1).astype(np.float32))
             photo.append(number)
     return np.stack(made), np.array(photo)
+
+
+def other_pictures(folder: Path) -> Path:
+    """A new folder of the fourteen pictures that are not among the photos."""
+    folder.mkdir()
+    raw = read_members(fetch_wheel(SCIKIT_IMAGE), *(f"skimage/data/{name}" for name in OTHERS))
+    for name, picture in zip(OTHERS, raw, strict=True):
+        (folder / name).write_bytes(picture)
+    return folder
 
 
 def right_neighbours(features: Array, photo: np.ndarray[Any, np.dtype[np.int64]]) -> int:

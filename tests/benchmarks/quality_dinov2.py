@@ -2,6 +2,8 @@
 
     python tests/benchmarks/quality_dinov2.py --json docs/figures/dinov2_tokens.json
 
+writes the curve; `quality.py` measures the layer that was chosen alone.
+
 Features are the class token's, of four crops of each of eleven photos (`photos.py`), on the target
 c. Of each layer that may choose: `cost`, the share of the whole encoder's operations as the
 compiler counts them; `cosine` to the whole encoder's features; `right`, of how many of the 44
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ from tests.benchmarks.figures import publish
 from tests.benchmarks.photos import crops, mean_cosine, nearest, right_neighbours
 
 MODEL, SIZE, KEEP = "dinov2-s14-672", 672, 196
+LAYERS = range(1, 13)
 CHOSEN = DropTokens(after=(2,), keep=(KEEP,), score="norm", cover=7)
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -118,24 +121,24 @@ def scored(features: Array, whole: Array, photo: Array, cost: float) -> dict[str
     }
 
 
-def measured(folder: Path) -> dict[str, float]:
-    """Every layer that may choose, by norm and by an even grid.
+def measured(folder: Path, layers: Sequence[int]) -> dict[str, float]:
+    """Layers that may choose, by norm and by an even grid.
 
     Args:
-        folder: Where what the layers read is kept meanwhile, 2 GB.
+        folder: Where what the layers read is kept meanwhile, 2 GB for all of them.
+        layers: The layers, from 1.
     """
     module, store = lifted()
     total, images = flops(module), crops(SIZE)
     count, photo = len(images[0]), images[1]
     whole = np.zeros((count, 384), np.float32)
-    layers = range(1, len(layers_of(module)) + 1)
     shape = (count, *layers_of(module)[0].q.type.get_shape()[1:])  # type: ignore[attr-defined]
-    read = [np.memmap(folder / f"{i}.f32", np.float32, "w+", shape=shape) for i in layers]
+    read = {i: np.memmap(folder / f"{i}.f32", np.float32, "w+", shape=shape) for i in layers}
     with runner(with_layer_inputs(module), store) as encoder:
         for i, image in enumerate(images[0]):
             results = encoder.run("vision", {"pixel_values": image[None]})
             whole[i] = results["last_hidden_state"][0, 0]
-            for layer, kept in zip(layers, read, strict=True):
+            for layer, kept in read.items():
                 kept[i] = results[f"layer.{layer}"][0]
             tell(f"encoded {i + 1} of {count}")
 
@@ -143,7 +146,7 @@ def measured(folder: Path) -> dict[str, float]:
         made, operations = dropped(module, store, this)
         features = np.zeros_like(whole)
         with runner(made, store) as encoder:
-            for i, tokens in enumerate(read[this.after[0] - 1]):
+            for i, tokens in enumerate(read[this.after[0]]):
                 results = encoder.run("vision", {"tokens": tokens[None]})
                 features[i] = results["last_hidden_state"][0, 0]
         found = scored(features, whole, photo, operations / total)
@@ -179,13 +182,13 @@ def tell(line: str) -> None:
 def figures() -> dict[str, float]:
     """What the table of all models says of this one."""
     with tempfile.TemporaryDirectory() as folder:
-        return headline(measured(Path(folder)))
+        return headline(measured(Path(folder), CHOSEN.after))
 
 
 def main() -> int:
     """Measure all layers."""
     with tempfile.TemporaryDirectory() as folder:
-        curve = measured(Path(folder))
+        curve = measured(Path(folder), LAYERS)
     return publish(headline(curve) | curve)
 
 

@@ -1,7 +1,5 @@
 """DINOv2-S/14 with 8-bit weights and activations, beside the float model, on 44 photo crops.
 
-    python tests/benchmarks/quality_dinov2_w8a8.py --json docs/figures/dinov2_w8a8.json
-
 `dinov2_w8a8_cosine` is the mean cosine of the class token's features on the target c,
 `dinov2_w8a8_patch_cosine` that of the patches'; `right` and `same` are those of
 `quality_dinov2.py`. The recipe is `w8a8-g64`; `w8a8`, with one scale a token, stands beside it.
@@ -9,20 +7,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from mllm_compiler.dialects import make_context
 from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes.quantise_linears import QuantiseLinears
 from mllm_compiler.weights import WeightStore
-from tests.benchmarks.figures import publish
 from tests.benchmarks.photos import crops, mean_cosine, nearest, right_neighbours
 from tests.benchmarks.quality_dinov2 import lifted, runner
 
@@ -57,7 +50,3 @@ def figures() -> dict[str, float]:
             f"{name}_same": int(same.sum()),
         }
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(publish(figures()))

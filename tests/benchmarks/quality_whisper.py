@@ -7,13 +7,10 @@ a sound, so none is calibrated on what is scored.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from mllm_compiler.bundle.verify import Policy
-from mllm_compiler.quality.check import Asked, check_accuracy
+from tests.benchmarks.bundles import compiled, measured
 from tests.benchmarks.sounds import spoken
 
 MODEL = "whisper-base"
@@ -24,26 +21,13 @@ def figures() -> dict[str, float]:
     """The figures of each recipe."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        data, plain = spoken(folder / "spoken"), compiled(folder / "fp32.mllm_bundle")
+        data, plain = spoken(folder / "spoken"), compiled(MODEL, folder / "fp32.mllm_bundle")
         found: dict[str, float] = {}
         for name, recipe in RECIPES.items():
-            bundle = compiled(folder / f"{name}.mllm_bundle", "--quant", recipe)
+            bundle = compiled(MODEL, folder / f"{name}.mllm_bundle", "--quant", recipe)
             values = measured(bundle, plain, data)
             found["whisper_fp32_wer"] = values["wer_float"]
             found["whisper_fp32_speech_loss"] = values["speech_loss_float"]
             found[f"whisper_{name}_wer_delta"] = values["wer_increase"]
             found[f"whisper_{name}_speech_loss"] = values["speech_loss"]
     return found
-
-
-def compiled(bundle: Path, *options: str) -> Path:
-    """The model, compiled."""
-    words = [sys.executable, "-m", "mllm_compiler.cli", "compile", MODEL, "--unsigned"]
-    subprocess.run([*words, "-o", str(bundle), *options], check=True, stdout=subprocess.DEVNULL)
-    return bundle
-
-
-def measured(bundle: Path, plain: Path, data: Path) -> dict[str, float]:
-    """What `mllmc check accuracy` says of a bundle beside the float model, by name."""
-    checked = check_accuracy(bundle, Asked(baseline=plain, data=data), Policy(allow_unsigned=True))
-    return {gate.name: gate.value for gate in checked.gates if gate.group == "quality"}

