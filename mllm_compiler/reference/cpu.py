@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.dialects import cpu
-from mllm_compiler.dialects.cpu.base import ints
+from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.mllm import Coordinates, PoolKind, ReduceKind, ResizeMode, UnaryKind
 from mllm_compiler.dialects.mllm.constants import array_of
 from mllm_compiler.dialects.types import dtype_of, element_of, tensor_type

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import cpu
-from mllm_compiler.dialects.cpu.base import ints
+from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.cpu.coded import CodedWeight
 from mllm_compiler.dialects.mllm import UnaryKind
 from mllm_compiler.dialects.types import element_of, tensor_type

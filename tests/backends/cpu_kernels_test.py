@@ -16,7 +16,7 @@ from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.program import DTYPES
 from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import cpu
-from mllm_compiler.dialects.cpu.base import CpuOp, Value
+from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.cpu.conv import COORDINATES, MODES
 from mllm_compiler.dialects.cpu.elementwise import ARITY, BINARY, INTEGER, UNARY
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
@@ -41,7 +41,7 @@ def ids(high: int, *shape: int) -> Array:
 
 
 def call(
-    kind: type[CpuOp],
+    kind: type[cpu.CpuOp],
     operands: Sequence[Array | None],
     shape: Sequence[int],
     element: Attribute = f32,

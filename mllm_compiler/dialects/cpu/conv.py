@@ -7,7 +7,8 @@ from typing import ClassVar
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, result_def
 
-from mllm_compiler.dialects.cpu.base import LANES, CpuOp, ints
+from mllm_compiler.dialects.calls import ints
+from mllm_compiler.dialects.cpu.base import LANES, CpuOp
 from mllm_compiler.dialects.mllm.contract import all_agree, check
 from mllm_compiler.dialects.types import shape_of
 

@@ -13,7 +13,8 @@ from xdsl.irdl import (
     var_operand_def,
 )
 
-from mllm_compiler.dialects.cpu.base import LANES, CpuOp, ints
+from mllm_compiler.dialects.calls import ints
+from mllm_compiler.dialects.cpu.base import LANES, CpuOp
 from mllm_compiler.dialects.dims import DimsAttr
 from mllm_compiler.dialects.mllm.contract import agree, all_agree, check
 from mllm_compiler.dialects.types import element_of, shape_of

@@ -17,7 +17,8 @@ from xdsl.irdl import (
     result_def,
 )
 
-from mllm_compiler.dialects.cpu.base import CpuOp, ints
+from mllm_compiler.dialects.calls import ints
+from mllm_compiler.dialects.cpu.base import CpuOp
 from mllm_compiler.dialects.cpu.coded import FORMATS, byte_count
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm.contract import agree, all_agree, check

@@ -11,7 +11,8 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import cpu
-from mllm_compiler.dialects.cpu.base import LANES, CpuOp, Value
+from mllm_compiler.dialects.calls import Value
+from mllm_compiler.dialects.cpu.base import LANES, CpuOp
 from mllm_compiler.dialects.cpu.weights import PANEL16
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.types import element_of, shape_of

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, TensorType, f32, i8
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
-from mllm_compiler.dialects.cpu.base import Value
+from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.mllm.quant import value_of

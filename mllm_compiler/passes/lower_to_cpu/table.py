@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
-from mllm_compiler.dialects.cpu.base import ints
+from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.mllm.contract import float_list
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
