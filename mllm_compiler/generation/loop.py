@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mllm_compiler.backends.numpy.runner import NumpySession
+from mllm_compiler.backends.runner import Session
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.features import log_mel_of, pixels_of
 from mllm_compiler.generation.model import NumpyModel
@@ -71,7 +71,7 @@ class State:
     """What the next step needs: the entry that runs, its session, the tokens so far."""
 
     entry: str
-    session: NumpySession
+    session: Session
     length: int = 0
 
 
@@ -134,7 +134,7 @@ def _text(model: NumpyModel, ask: Ask) -> tuple[State, NDArray[np.float32], int]
         raise _cannot("the model has no prompt of its own", "give one with --prompt")
     has_image = ask.image is not None
     ids = prompt_ids(model.tokenizer(), model.settings, prompt, ask.system, image=has_image)
-    state = State(entry, NumpySession(model.runner))
+    state = State(entry, Session(model.runner))
     if ask.image is None:
         logits = _step(model, state, np.array([ids], np.int64))
     else:
@@ -147,7 +147,7 @@ def image_rows(model: NumpyModel, path: Path) -> NDArray[np.float32]:
     settings, encoder = model.settings.image, model.entry_of_role("encoder")
     if settings is None or encoder is None:
         raise _cannot("the model takes no picture", "leave --image out")
-    session = NumpySession(model.runner)
+    session = Session(model.runner)
     name = model.entry(encoder).inputs[0].name
     last = session.run(encoder, {name: pixels_of(path, settings)})
     projector = model.entry_of_role("projector")
@@ -197,7 +197,7 @@ def _sound(model: NumpyModel, ask: Ask) -> tuple[State, NDArray[np.float32], int
     if ask.audio is None or ask.image is not None or ask.prompt is not None:
         raise _cannot("the model takes sound", "give it --audio alone")
     features = log_mel_of(ask.audio, settings)
-    state = State(later, NumpySession(model.runner), len(model.settings.forced_prompt))
+    state = State(later, Session(model.runner), len(model.settings.forced_prompt))
     state.session.run(encoder, {model.entry(encoder).inputs[0].name: features})
     ids = np.array([model.settings.forced_prompt], np.int64)
     results = state.session.run(first, {"input_ids": ids})

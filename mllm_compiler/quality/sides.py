@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from mllm_compiler.backends.numpy.runner import NumpyRunner
+from mllm_compiler.backends.runner import Runner
 from mllm_compiler.bundle.config import TOKENIZER
 from mllm_compiler.bundle.verify import Bundle, Policy, open_bundle
 from mllm_compiler.cli.answer import Access, Session
@@ -48,7 +48,7 @@ class Side:
     settings: Settings
     execute: Callable[[str, Values], dict[str, Array]]
     reply: Callable[[Ask], str]
-    runner: NumpyRunner | None = None
+    runner: Runner | None = None
     shared: dict[tuple[str, str], Array] = field(default_factory=dict[tuple[str, str], Array])
     past: dict[tuple[str, str], Array] = field(default_factory=dict[tuple[str, str], Array])
 

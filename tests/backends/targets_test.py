@@ -13,7 +13,8 @@ from xdsl.dialects.builtin import ModuleOp
 from mllm_compiler.backends.c import compile as c
 from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.backends.numpy import compile as numpy_target
-from mllm_compiler.backends.numpy.runner import NumpyRunner, NumpySession
+from mllm_compiler.backends.numpy.runner import NumpyRunner
+from mllm_compiler.backends.runner import Session
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.passes.split_language_model import SplitLanguageModel
 from mllm_compiler.reference import run_function
@@ -69,7 +70,7 @@ def test_generation_equals_the_whole_sequence_at_once(embeds: bool) -> None:
     SplitLanguageModel().apply(Context(), module)
     lowered, state = module.clone(), CacheState()
     artifact = c.compile_module(lowered)
-    session = NumpySession(NumpyRunner.of(numpy_target.compile_module(module), store))
+    session = Session(NumpyRunner.of(numpy_target.compile_module(module), store))
     with CRunner(artifact, store) as runner:
         for start, end in ((0, 5), *((i, i + 1) for i in range(5, 15))):
             entry = "prefill" if start == 0 else "decode"
@@ -112,7 +113,7 @@ def test_the_encoder_hands_its_features_to_the_projector_without_a_copy() -> Non
 
 def test_whisper_keeps_its_own_cache_and_shares_the_encoders() -> None:
     module, store = whisper()
-    session = NumpySession(NumpyRunner.of(numpy_target.compile_module(module), store))
+    session = Session(NumpyRunner.of(numpy_target.compile_module(module), store))
     ids = np.array([[3, 1, 4, 1, 5, 9, 2]])
     artifact = c.compile_module(module)
     assert [e.cache.cache if e.cache else None for e in artifact.entries] == [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mllm_compiler.backends.buckets import Bucketed
-from mllm_compiler.backends.numpy.buckets import Fit
+from mllm_compiler.backends.padding import Fit
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.errors import CompileError
 
