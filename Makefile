@@ -3,6 +3,7 @@
 # make check   style, types, architecture, lit, real models, sanitizers, 8 minutes of hostile models
 # make prove   every test at full length, 20,000 hostile models, and the quality of the trained model
 # make bench   benchmarks; figures go to docs/figures/
+# make vendor  what vendors' own libraries say of the artifacts; installs them first
 # make conformance  how many cases of the ONNX standard's own suite pass; writes the figures
 # make lint    ruff and pyright alone
 # make docs    write the generated pages of docs/
@@ -22,7 +23,7 @@ C_SOURCES := $(shell find runtime_stub -name '*.[ch]' -o -name CMakeLists.txt) $
 SANITIZED := tests/runtime/sanitizer_test.py tests/runtime/hostile_test.py
 PYTESTS := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test check prove bench conformance lint docs clean sanitize
+.PHONY: demo test check vendor prove bench conformance lint docs clean sanitize
 
 demo: .venv/runtime
 	@$(BIN)/python models/demo.py
@@ -44,6 +45,9 @@ check: .venv/runtime
 	@$(STAGE) sanitizers $(MAKE) --no-print-directory sanitize
 	@$(STAGE) mutants $(BIN)/python tests/fuzz/run.py --mutants 20000 --minutes $(MUTANT_MINUTES)
 	@$(STAGE) slow-tests $(PYTESTS) -m "slow and not vendor" $(SANITIZED:%=--ignore=%) --durations=10
+
+vendor: .venv/vendor
+	$(PYTESTS) -m vendor
 
 sanitize: .venv/runtime
 	$(PYTESTS) $(SANITIZED)
@@ -68,6 +72,9 @@ clean:
 	rm -rf build .venv demo .pytest_cache .ruff_cache
 
 # A stamp: the second run does nothing; a changed C file builds the runtime again and no more.
+.venv/vendor: .venv/runtime
+	@echo "installing the vendors' libraries"; $(BIN)/pip install --quiet --editable '.[tflite]' && touch $@
+
 .venv/runtime: pyproject.toml $(C_SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -10,9 +10,11 @@ from xdsl.dialects.builtin import ModuleOp
 from mllm_compiler.backends.artifact import Entry, Port
 from mllm_compiler.backends.buckets import served_entry
 from mllm_compiler.backends.c.artifact import CArtifact
-from mllm_compiler.backends.c.emit import emit
+from mllm_compiler.backends.c.emit import emit as emit_program
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.backends.numpy.compile import compile_module as numpy_artifact
+from mllm_compiler.backends.tflite.emit import TfliteArtifact
+from mllm_compiler.backends.tflite.emit import emit as emit_tflite
 from mllm_compiler.bundle.config import config_of, text_contents
 from mllm_compiler.bundle.manifest import (
     EntryRecord,
@@ -24,6 +26,7 @@ from mllm_compiler.bundle.manifest import (
     canonical,
 )
 from mllm_compiler.bundle.writer import Content, content_of_bytes
+from mllm_compiler.dialects.printing import text_of
 from mllm_compiler.importer import ModelSpec
 from mllm_compiler.passes.graphs import graphs, pipeline_of
 from mllm_compiler.passes.pack_weights import PackedWeight
@@ -43,9 +46,8 @@ def assemble(module: ModuleOp, target: str, spec: ModelSpec, store: WeightStore)
 
     Weights are streamed from the store when the bundle is written.
     """
-    program, artifact, plan = PROGRAMS[target](module)
-    member = f"weights/{target}.bin"
-    weights = Content(member, artifact.weight_bytes, lambda: artifact.stream(store))
+    made = PROGRAMS[target](module, store)
+    artifact = made.artifact
     served = {g.sym_name.data: g for g in graphs(module)}
     entries = [served_entry(entry, served[entry.name]) for entry in artifact.entries]
     pipeline = {"edges": edges_of(module), "caches": caches_of(module)}
@@ -53,37 +55,76 @@ def assemble(module: ModuleOp, target: str, spec: ModelSpec, store: WeightStore)
     contents = [
         content_of_bytes("config.json", canonical(config)),
         *text_contents(spec),
-        program,
-        weights,
+        *made.contents,
     ]
     manifest = Manifest(
         name=spec.name,
         targets=(target,),
         entries={entry.name: _entry(entry) for entry in entries},
         topology={e.name: Topology(sha256=e.topology, ops=e.stages) for e in artifact.entries},
-        weights=tuple(weight_record(weight, member) for weight in artifact.weights),
-        plan=plan,
+        weights=tuple(weight_record(weight, made.member) for weight in artifact.weights),
+        plan=made.plan,
     )
     return Assembled(manifest, contents)
 
 
-def _c(module: ModuleOp) -> tuple[Content, CArtifact, PlanRecord]:
-    artifact = emit(module)
+@dataclass(frozen=True)
+class Made:
+    """What a target made.
+
+    Attributes:
+        artifact: Its entries and weights.
+        member: The member that the weights lie in.
+        contents: The members of its own.
+        plan: The memory plan.
+    """
+
+    artifact: CArtifact | NumpyArtifact | TfliteArtifact
+    member: str
+    contents: Sequence[Content]
+    plan: PlanRecord
+
+
+def _c(module: ModuleOp, store: WeightStore) -> Made:
+    artifact = emit_program(module)
     plan = artifact.plan
     record = PlanRecord(bound=plan.bound, plan=plan.plan, gap=round(plan.gap, 6))
-    return content_of_bytes("targets/c/program.bin", artifact.program), artifact, record
+    program = content_of_bytes("targets/c/program.bin", artifact.program)
+    return _with_weights("c", artifact, program, store, record)
 
 
-def _numpy(module: ModuleOp) -> tuple[Content, NumpyArtifact, PlanRecord]:
+def _numpy(module: ModuleOp, store: WeightStore) -> Made:
     artifact = numpy_artifact(module)
-    return content_of_bytes("targets/numpy/module.mlir", artifact.module), artifact, PlanRecord()
+    program = content_of_bytes("targets/numpy/module.mlir", artifact.module)
+    return _with_weights("numpy", artifact, program, store, PlanRecord())
 
 
-PROGRAMS: dict[str, Callable[[ModuleOp], tuple[Content, CArtifact | NumpyArtifact, PlanRecord]]] = {
+def _with_weights(
+    target: str,
+    artifact: CArtifact | NumpyArtifact,
+    program: Content,
+    store: WeightStore,
+    plan: PlanRecord,
+) -> Made:
+    """A program, and its weights in a member of their own."""
+    member = f"weights/{target}.bin"
+    weights = Content(member, artifact.weight_bytes, lambda: artifact.stream(store))
+    return Made(artifact, member, (program, weights), plan)
+
+
+def _tflite(module: ModuleOp, store: WeightStore) -> Made:
+    artifact, member = emit_tflite(module, store), "targets/tflite/model.tflite"
+    file = Content(member, artifact.size, lambda: artifact.stream(store))
+    text = content_of_bytes("targets/tflite/module.mlir", f"{text_of(module)}\n".encode())
+    return Made(artifact, member, (text, file), PlanRecord())
+
+
+PROGRAMS: dict[str, Callable[[ModuleOp, WeightStore], Made]] = {
     "c": _c,
     "numpy": _numpy,
+    "tflite": _tflite,
 }
-"""What each target makes: the member that holds its program, the artifact, the memory plan."""
+"""What each target makes of a module."""
 
 
 def edges_of(module: ModuleOp) -> list[list[str]]:

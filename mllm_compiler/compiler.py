@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from xdsl.dialects.builtin import ModuleOp
@@ -22,6 +23,7 @@ from mllm_compiler.calibration import Model, write_samples
 from mllm_compiler.dialects import make_context
 from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
+from mllm_compiler.hal import STATIC, target
 from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
 from mllm_compiler.passes.quantised_caches import quantised_caches
@@ -249,10 +251,12 @@ def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
     return names[: names.index(request.stop_after) + 1]
 
 
-def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, str]:
+def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
     """What a pass must be told of the model or the target."""
     if name in (*QUANTISE.passes, *CACHE.passes) and request.quant is not None:
         return {"recipe": request.quant}
+    if name in ("infer-shapes", "bucket-shapes"):
+        return {"static": target(request.target).shapes == STATIC}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:

@@ -58,6 +58,7 @@ TOLERANCES: dict[str, float] = {
     "place": 0.0,
     "split-language-model": ROUNDING,
     "lower-to-cpu": ROUNDING,
+    "lower-to-tfl": ROUNDING,
     "plan-memory": 0.0,
 }
 """The largest relative error that each pass promises; `--validate` holds it to that."""
@@ -141,6 +142,7 @@ BUCKET = Stage(
 PLACE = Stage(("place",), "every op has a home on the target")
 SPLIT = Stage(("split-language-model",), "a language model has the entries prefill and decode")
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
+LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
 PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")
 
 PIPELINES: dict[str, tuple[Stage, ...]] = {
@@ -148,10 +150,11 @@ PIPELINES: dict[str, tuple[Stage, ...]] = {
     "fuse": (SHAPES, LIFT, FUSE),
     "numpy": (SHAPES, LIFT, FUSE, BUCKET, PLACE),
     "c": (SHAPES, LIFT, FUSE, BUCKET, PLACE, SPLIT, LOWER, PLAN),
+    "tflite": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_TFL),
 }
 """Pipelines by name; those of targets have the target's name."""
 
-TARGETS = ("c", "numpy")
+TARGETS = ("c", "numpy", "tflite")
 """The backends that `--target` names."""
 
 

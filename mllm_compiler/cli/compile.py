@@ -23,7 +23,7 @@ PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 
 @click.command(name="compile")
 @click.argument("model")
-@click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
+@click.option("--target", default="c", show_default=True, help="The backend: c, numpy or tflite.")
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--quant", metavar="RECIPE", help="Quantise: a built-in recipe or a .toml file.")
 @click.option("--prune", default="", metavar="PASSES", help=PRUNE)

@@ -26,6 +26,7 @@ REQUIRED = (
     "rich",
     "cffi",
     "cryptography",
+    "flatbuffers",
     "rfc8785",
     "tokenizers",
     "pillow",
@@ -33,6 +34,10 @@ REQUIRED = (
 """Packages without which the compiler does not work."""
 
 OPTIONAL = {
+    "ai-edge-litert": (
+        "running bundles of the target tflite",
+        "pip install 'mllm-compiler[tflite]'",
+    ),
     "onnxsim": ("mllmc compile --simplify", "pip install 'mllm-compiler[simplify]'"),
     "onnxruntime": ("comparison with onnxruntime in the tests", "make test"),
     "jiwer": ("word errors in mllmc check", "pip install 'mllm-compiler[check]'"),

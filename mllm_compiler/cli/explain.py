@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.command(name="explain")
 @click.argument("model")
-@click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
+@click.option("--target", default="c", show_default=True, help="The backend: c, numpy or tflite.")
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--fallback", default="none", show_default=True, help="Where the rest may run.")
 @click.option("--all", "every", is_flag=True, help="A row for each operation, not for each kind.")

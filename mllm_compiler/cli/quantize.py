@@ -25,7 +25,7 @@ SHOWN = 8
 @click.option("--recipe", metavar="RECIPE", help="A built-in recipe or a .toml file.")
 @click.option("--data", type=PATH, help="Texts, pictures, WAV files or tensors to calibrate on.")
 @click.option("--refresh", is_flag=True, help="Take OUT's recipe; new scales from new data.")
-@click.option("--target", default="c", show_default=True, help="The backend: c or numpy.")
+@click.option("--target", default="c", show_default=True, help="The backend: c, numpy or tflite.")
 @click.option("--key", type=PATH, help="Sign with this key; else with your own, made on first use.")
 @click.option("--unsigned", is_flag=True, help="Do not sign.")
 @click.option("-o", "--output", type=PATH, required=True, help="The bundle.")

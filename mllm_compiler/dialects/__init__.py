@@ -17,6 +17,7 @@ DIALECTS = {
     "mllm": ("mllm_compiler.dialects.mllm", "Mllm"),
     "onnx": ("mllm_compiler.dialects.onnx", "Onnx"),
     "cpu": ("mllm_compiler.dialects.cpu", "Cpu"),
+    "tfl": ("mllm_compiler.dialects.tfl", "Tfl"),
     "hal": ("mllm_compiler.dialects.hal", "Hal"),
 }
 """The module and the name of each dialect."""

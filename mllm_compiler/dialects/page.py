@@ -16,7 +16,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.hints import isa
 
-from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects import mllm, tfl
 from mllm_compiler.dialects.cpu import KERNEL_OPS
 from mllm_compiler.dialects.mllm import kinds
 
@@ -30,6 +30,7 @@ HEAD = """# Dialects
 its meaning is the standard's own |
 | `mllm` | the contract: about forty ops, written by hand, that all passes and backends share |
 | `cpu` | one op for each kernel of the C runtime |
+| `tfl` | one op for each operator of TFLite |
 
 A tensor whose shape is not static carries one expression a dimension, over symbols that the
 function's arguments bind: `tensor<?x8xf32, #mllm.dims<"past + seq", "8">>`. `?` as an expression
@@ -46,6 +47,16 @@ CPU_HEAD = """
 Each op calls one kernel of the C runtime, with its operands and its properties in this order.
 """
 
+TFL_HEAD = """
+## tfl
+
+Each op is one operator of TFLite (`tfl.pseudo_qconst` is none: codes and their scales are one
+tensor of a file). Shapes are static, images are [batch, height, width, channels], properties are
+the fields of the operator's options.
+
+| op | | contract |
+|---|---|---|"""
+
 _CONSTRAINT = re.compile(r"^(C\d+)  (.*)$")
 
 
@@ -55,7 +66,7 @@ def dialect_page() -> str:
     for op in mllm.OPS:
         text += [*_op(op), ""]
     text += ["### Kinds", "", *_kinds(), "", "### Attributes", "", *_attributes(), CPU_HEAD]
-    text += _kernels()
+    text += [*_kernels(), TFL_HEAD, *_operators()]
     return "\n".join(text).rstrip("\n") + "\n"
 
 
@@ -132,5 +143,19 @@ def _kernels() -> Iterator[str]:
     yield "| op | kernel | |"
     yield "|---|---|---|"
     for op in KERNEL_OPS:
-        first = " ".join((inspect.getdoc(op) or "").split("\n\n")[0].split()).replace("|", "\\|")
+        first = _cell((inspect.getdoc(op) or "").split("\n\n")[0])
         yield f"| `{op.name}` | `mllm_k_{op.kernel()}` | {first} |"
+
+
+def _operators() -> Iterator[str]:
+    """A row for each operator of TFLite: what it does, and its constraints."""
+    for op in tfl.OPS:
+        first, _, rest = (inspect.getdoc(op) or "").partition("\n\n")
+        found = (_CONSTRAINT.match(line) for line in rest.splitlines())
+        contract = "; ".join(f"**{m[1]}** {m[2].rstrip('.')}" for m in found if m is not None)
+        yield f"| `{op.name}` | {_cell(first)} | {contract} |"
+
+
+def _cell(text: str) -> str:
+    """A text as a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")

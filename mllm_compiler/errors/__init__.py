@@ -16,6 +16,7 @@ AREAS = {
     "P": "passes",
     "Q": "quantisation",
     "R": "placement",
+    "V": "vendor",
     "B": "bundle",
     "X": "runtime",
     "U": "usage",

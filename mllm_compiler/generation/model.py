@@ -1,4 +1,4 @@
-"""A bundle of the target `numpy`, opened: its entries can be run by name."""
+"""A bundle whose module Python runs, opened: its entries can be run by name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from mllm_compiler.backends.numpy.runner import NumpyRunner
+from mllm_compiler.backends.runner import Runner
+from mllm_compiler.backends.tflite.runner import TfliteRunner
 from mllm_compiler.bundle.config import TOKENIZER
 from mllm_compiler.bundle.manifest import EntryRecord
 from mllm_compiler.bundle.verify import Bundle
@@ -19,12 +21,13 @@ from mllm_compiler.reference.mllm_quant import dequantized
 
 Array = NDArray[np.generic]
 
-MODULE = "targets/numpy/module.mlir"
+RUNNERS: dict[str, type[Runner]] = {"numpy": NumpyRunner, "tflite": TfliteRunner}
+"""What runs the graphs of each target; such a bundle has its `module.mlir`."""
 
 
 @dataclass(frozen=True)
 class NumpyModel:
-    """A bundle that the reference executes.
+    """A bundle that the reference, or a vendor's interpreter, executes.
 
     Attributes:
         bundle: The open bundle.
@@ -33,7 +36,7 @@ class NumpyModel:
     """
 
     bundle: Bundle
-    runner: NumpyRunner
+    runner: Runner
     settings: Settings
 
     def entry_of_role(self, role: str) -> str | None:
@@ -108,12 +111,13 @@ def _spread(parameter: Array, width: int) -> Array:
 
 
 def open_model(bundle: Bundle) -> NumpyModel:
-    """Opens a bundle for the NumPy reference; every weight is checked when it is registered.
+    """Opens a bundle of a target in `RUNNERS`; every weight is checked when it is registered.
 
     Raises:
-        CompileError: `MLC-B010`, the bundle was not compiled for `numpy`.
+        CompileError: `MLC-B010`, the bundle was not compiled for one.
     """
-    if "numpy" not in bundle.manifest.targets:
+    target = next((t for t in bundle.manifest.targets if t in RUNNERS), None)
+    if target is None:
         targets = ", ".join(bundle.manifest.targets)
         raise CompileError(
             "MLC-B010",
@@ -127,5 +131,8 @@ def open_model(bundle: Bundle) -> NumpyModel:
         (bundle.path, starts[weight.member] + weight.offset, weight.size)
         for weight in bundle.manifest.weights
     ]
-    runner = NumpyRunner.load(bytes(bundle.member(MODULE)), extents)
+    text = bytes(bundle.member(f"targets/{target}/module.mlir"))
+    runner = RUNNERS[target].load(text, extents)
+    if isinstance(runner, TfliteRunner):
+        runner.open(bundle.member("targets/tflite/model.tflite"))
     return NumpyModel(bundle, runner, read_settings(bytes(bundle.member("config.json"))))

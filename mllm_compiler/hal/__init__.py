@@ -2,9 +2,18 @@
 
 from mllm_compiler.hal.cost import Cost, cost_of
 from mllm_compiler.hal.rules import Limit, Refusal, Rule
-from mllm_compiler.hal.target import Answer, OpSupport, Target, target, target_names, target_of
+from mllm_compiler.hal.target import (
+    STATIC,
+    Answer,
+    OpSupport,
+    Target,
+    target,
+    target_names,
+    target_of,
+)
 
 __all__ = [
+    "STATIC",
     "Answer",
     "Cost",
     "Limit",

@@ -6,7 +6,7 @@ The tables are data, `hal/targets/<name>/support.toml`; the only code about supp
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -24,6 +24,10 @@ from mllm_compiler.hal.cost import Cost, cost_of
 from mllm_compiler.hal.rules import Limit, Refusal, Rule, limit_of
 
 TABLES: Final = files("mllm_compiler.hal") / "targets"
+
+
+DATA_DEPENDENT, SYMBOLIC, STATIC = SHAPES = ("data-dependent", "symbolic", "static")
+"""Sizes that are known when the model runs, when its inputs are, or when it is compiled."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Target:
         name: Its name on the command line.
         title: What it is.
         source: What the table was made from.
-        data_dependent_shapes: Whether a size may be known only when the model runs.
+        shapes: Which sizes it takes, one of `SHAPES`.
         dialects: Dialects that run as a whole.
         startup_us: What a call costs before it computes, in microseconds.
         ops: The entries by op name.
@@ -97,7 +101,7 @@ class Target:
     name: str
     title: str
     source: str
-    data_dependent_shapes: bool
+    shapes: str
     dialects: tuple[str, ...]
     startup_us: float
     ops: Mapping[str, OpSupport]
@@ -132,9 +136,8 @@ class Target:
         if wrong:
             got, allowed = ", ".join(sorted(wrong)), ", ".join(entry.dtypes)
             return Refusal(Rule.DTYPE, f"no kernel for {got}, only for {allowed}", got, allowed)
-        if not self.data_dependent_shapes and any(map(_data_dependent, values)):
-            reason = "a size depends on data, memory cannot be planned"
-            return Refusal(Rule.SHAPE, reason, "?", "expressions over the sizes of inputs")
+        if (shape := self._against_shapes(values)) is not None:
+            return shape
         rank = _rank(values[0]) if values else 0
         if not entry.ranks[0] <= rank <= entry.ranks[1]:
             allowed = f"{entry.ranks[0]} to {entry.ranks[1]}"
@@ -147,6 +150,19 @@ class Target:
             return Refusal(Rule.KIND, reason, word, ", ".join(kinds))
         broken = (limit.refusal(op, env) for limit in entry.limits)
         return next((refusal for refusal in broken if refusal is not None), None)
+
+    def _against_shapes(self, values: Sequence[SSAValue]) -> Refusal | None:
+        """Why a size of the values is not one that the target takes."""
+        if self.shapes != DATA_DEPENDENT and any(map(_data_dependent, values)):
+            reason = "a size depends on data, memory cannot be planned"
+            return Refusal(Rule.SHAPE, reason, "?", "expressions over the sizes of inputs")
+        dims = [d for v in values if (t := ranked(v)) is not None for d in dims_of(t)]
+        open_dims = sorted({symbol for d in dims for symbol in d.symbols()})
+        if self.shapes == STATIC and open_dims:
+            size = open_dims[0]
+            fix = f"fix it with --dim {size}=N, or make buckets of it with --dim {size}=1,32"
+            return Refusal(Rule.SHAPE, f"the size '{size}' is not fixed", size, "fixed sizes", fix)
+        return None
 
     def _remedy(self, op: Operation, refusal: Refusal, env: Mapping[str, int]) -> str:
         others = [t for t in target_names() if t != self.name]
@@ -189,7 +205,7 @@ def target_of(table: dict[str, Any]) -> Target:
         name=table["name"],
         title=table["title"],
         source=table["source"],
-        data_dependent_shapes=table["data_dependent_shapes"],
+        shapes=table["shapes"],
         dialects=tuple(table["dialects"]),
         startup_us=table["cost"]["startup_us"],
         ops={op: _entry(entry) for op, entry in table.get("ops", {}).items()},

@@ -41,9 +41,14 @@ CONTENTS: Final = "onnx.contents"
 
 @dataclass(frozen=True)
 class InferShapes(ModulePass):
-    """Gives every value of every function its type."""
+    """Gives every value of every function its type.
+
+    Attributes:
+        static: Whether a dimension of at most 1, a batch, is 1: shapes are to be static.
+    """
 
     name = "infer-shapes"
+    static: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Runs the pass."""
@@ -53,7 +58,7 @@ class InferShapes(ModulePass):
             b.symbol.data: Dim.const(b.max.data)
             for pipeline in pipelines
             for b in pipeline.bounds
-            if b.min == b.max
+            if b.min == b.max or (self.static and b.max.data == 1)
         }
         replaced: set[str] = set()
         for function in functions.values():

@@ -16,6 +16,7 @@ TABLES = {
     "mllm": ("mllm_compiler.reference.mllm", "MEANINGS"),
     "onnx": ("mllm_compiler.reference.onnx", "MEANINGS"),
     "cpu": ("mllm_compiler.reference.cpu", "MEANINGS"),
+    "tfl": ("mllm_compiler.reference.tfl", "MEANINGS"),
 }
 """The module and the name of each dialect's table; a table maps op names to meanings."""
 

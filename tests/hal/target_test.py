@@ -16,6 +16,7 @@ from mllm_compiler.dialects.types import i4
 from mllm_compiler.hal import Cost, Limit, Rule, Target, cost_of, target, target_names, target_of
 from mllm_compiler.passes.fused_parts import PARTS
 from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
+from mllm_compiler.passes.lower_to_tfl.table import LOWERINGS as TFL_LOWERINGS
 
 C = target("c")
 
@@ -24,10 +25,20 @@ def value(*shape: int, element: Attribute = f32) -> SSAValue:
     return test.TestOp(result_types=[TensorType(element, shape)]).results[0]
 
 
+DATA = {"mllm.weight", "mllm.constant"}
+
+
 def test_the_targets_are_the_folders() -> None:
-    assert target_names() == ("c", "numpy")
+    assert target_names() == ("c", "numpy", "tflite")
     with pytest.raises(KeyError):
         target("npu")
+
+
+def test_the_table_of_tflite_lists_exactly_what_can_be_lowered() -> None:
+    lowered = {op.name for op in TFL_LOWERINGS}
+    whole = {op.name for op in PARTS} - lowered
+    assert set(target("tflite").ops) - whole == lowered | DATA
+    assert all(target("tflite").ops[op].kernel for op in whole & set(target("tflite").ops))
 
 
 def test_the_table_of_c_lists_exactly_what_can_be_lowered() -> None:
@@ -122,7 +133,7 @@ def accelerator() -> Target:
             "name": "npu",
             "title": "NPU",
             "source": "its manual",
-            "data_dependent_shapes": False,
+            "shapes": "symbolic",
             "dialects": [],
             "cost": {"startup_us": 1.0},
             "ops": {"mllm.conv": {"kernel": "Conv2D", "dtypes": ["f32"], "limits": limits}},

@@ -17,7 +17,8 @@ largest value. Weights are shared by digest. Inputs are padded with zeros to the
 `length.tokens` says how many elements are real; results hold the real ones at the same place.
 Padding is kept out: of attention by a mask of keys, of sums, maxima and softmax by an element that
 is neutral, of convolutions by zeros. Past tokens are padded before, so that new ones follow them.
-An op that would mix padding with real elements is refused by name. A module without buckets stays.
+An op that would mix padding with real elements is refused by name. A module without buckets stays,
+unless the target takes static shapes alone (`static`).
 """
 
 from __future__ import annotations
@@ -61,9 +62,14 @@ MOST: Final = 256
 
 @dataclass(frozen=True)
 class BucketShapes(ModulePass):
-    """Makes the variants of every graph, where a symbol has buckets."""
+    """Makes the variants of every graph, where a symbol has buckets.
+
+    Attributes:
+        static: Whether graphs whose symbols have no buckets get their largest sizes too.
+    """
 
     name = "bucket-shapes"
+    static: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Puts variants in the place of graphs that have symbols.
@@ -73,7 +79,7 @@ class BucketShapes(ModulePass):
                 too many choices of buckets.
         """
         bounds = {b.symbol.data: b for b in pipeline_of(op).bounds}
-        if not any(b.buckets.data for b in bounds.values()):
+        if not self.static and not any(b.buckets.data for b in bounds.values()):
             return
         for graph in graphs(op):
             symbols = _symbols(block_of(graph).args)

@@ -1,0 +1,1 @@
+"""Target `tflite`: one `.tflite` file, a signature for each entry."""

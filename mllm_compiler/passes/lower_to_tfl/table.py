@@ -1,0 +1,264 @@
+"""How each mllm op becomes tfl ops: one short function an op, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from xdsl.dialects.builtin import BoolAttr
+from xdsl.ir import Operation, SSAValue
+
+from mllm_compiler.dialects import mllm, tfl
+from mllm_compiler.dialects.mllm import (
+    Activation,
+    BinaryKind,
+    CompareKind,
+    ReduceKind,
+    UnaryKind,
+)
+from mllm_compiler.dialects.tfl import TflOp
+from mllm_compiler.dialects.tfl.base import extents
+from mllm_compiler.dialects.types import dtype_of, element_of
+from mllm_compiler.passes.lower_to_tfl import attention, quantised, vision
+from mllm_compiler.passes.lower_to_tfl.builder import Builder
+
+Lowering = Callable[..., SSAValue | None]
+"""Makes the result of an op; None where the op stays until nothing reads it."""
+
+UNARY: dict[UnaryKind, type[TflOp]] = {
+    UnaryKind.NEG: tfl.NegOp,
+    UnaryKind.ABS: tfl.AbsOp,
+    UnaryKind.SIGN: tfl.SignOp,
+    UnaryKind.CEIL: tfl.CeilOp,
+    UnaryKind.FLOOR: tfl.FloorOp,
+    UnaryKind.ROUND: tfl.RoundOp,
+    UnaryKind.EXP: tfl.ExpOp,
+    UnaryKind.LOG: tfl.LogOp,
+    UnaryKind.SQRT: tfl.SqrtOp,
+    UnaryKind.RSQRT: tfl.RsqrtOp,
+    UnaryKind.SIN: tfl.SinOp,
+    UnaryKind.COS: tfl.CosOp,
+    UnaryKind.TANH: tfl.TanhOp,
+    UnaryKind.SIGMOID: tfl.LogisticOp,
+    UnaryKind.RELU: tfl.ReluOp,
+    UnaryKind.HARD_SWISH: tfl.HardSwishOp,
+    UnaryKind.NOT: tfl.LogicalNotOp,
+}
+"""Functions that are an operator; `activated` has those that are several."""
+
+BINARY: dict[BinaryKind, type[TflOp]] = {
+    BinaryKind.ADD: tfl.AddOp,
+    BinaryKind.SUB: tfl.SubOp,
+    BinaryKind.MUL: tfl.MulOp,
+    BinaryKind.DIV: tfl.DivOp,
+    BinaryKind.POW: tfl.PowOp,
+    BinaryKind.MIN: tfl.MinimumOp,
+    BinaryKind.MAX: tfl.MaximumOp,
+    BinaryKind.AND: tfl.LogicalAndOp,
+    BinaryKind.OR: tfl.LogicalOrOp,
+}
+
+COMPARE: dict[CompareKind, type[TflOp]] = {
+    CompareKind.EQ: tfl.EqualOp,
+    CompareKind.NE: tfl.NotEqualOp,
+    CompareKind.LT: tfl.LessOp,
+    CompareKind.LE: tfl.LessEqualOp,
+    CompareKind.GT: tfl.GreaterOp,
+    CompareKind.GE: tfl.GreaterEqualOp,
+}
+
+REDUCE: dict[ReduceKind, type[TflOp]] = {
+    ReduceKind.SUM: tfl.SumOp,
+    ReduceKind.MEAN: tfl.MeanOp,
+    ReduceKind.MAX: tfl.ReduceMaxOp,
+    ReduceKind.MIN: tfl.ReduceMinOp,
+    ReduceKind.PROD: tfl.ReduceProdOp,
+}
+
+
+def activated(b: Builder, kind: UnaryKind, x: SSAValue) -> SSAValue:
+    """A function of each element."""
+    if kind in (UnaryKind.GELU, UnaryKind.GELU_TANH):
+        tanh = kind == UnaryKind.GELU_TANH
+        return b.call(tfl.GeluOp, [x], extents(x), approximate=BoolAttr.from_bool(tanh))
+    if kind == UnaryKind.SILU:
+        return b.mul(x, b.unary(tfl.LogisticOp, x))
+    if kind == UnaryKind.RECIPROCAL:
+        return b.binary(tfl.DivOp, b.real(1.0), x)
+    return b.unary(UNARY[kind], x)
+
+
+def linear(b: Builder, x: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """A product with the rows of a weight."""
+    dims = (*extents(x)[:-1], extents(weight)[0])
+    return b.call(tfl.FullyConnectedOp, [x, weight, bias], dims)
+
+
+def _unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
+    return activated(b, op.kind.data, op.x)
+
+
+def _binary(op: mllm.BinaryOp, b: Builder) -> SSAValue:
+    return b.binary(BINARY[op.kind.data], op.a, op.b)
+
+
+def _compare(op: mllm.CompareOp, b: Builder) -> SSAValue:
+    return b.call(COMPARE[op.kind.data], [op.a, op.b], extents(op.result), element_of(op.result))
+
+
+def _select(op: mllm.SelectOp, b: Builder) -> SSAValue:
+    return b.call(tfl.SelectV2Op, [op.c, op.a, op.b], extents(op.result), element_of(op.result))
+
+
+def _linear(op: mllm.LinearOp, b: Builder) -> SSAValue:
+    return linear(b, op.x, op.weight, op.bias)
+
+
+def _mlp(op: mllm.MlpOp, b: Builder) -> SSAValue:
+    hidden = activated(b, _kind(op.activation.data), linear(b, op.x, op.w1, op.b1))
+    return linear(b, hidden, op.w2, op.b2)
+
+
+def _gated_mlp(op: mllm.GatedMlpOp, b: Builder) -> SSAValue:
+    gate = activated(b, _kind(op.activation.data), linear(b, op.x, op.gate, None))
+    return linear(b, b.mul(gate, linear(b, op.x, op.up, None)), op.down, None)
+
+
+def _kind(activation: Activation) -> UnaryKind:
+    return UnaryKind(activation.value)
+
+
+def _matmul(op: mllm.MatmulOp, b: Builder) -> SSAValue:
+    return b.reshape(b.product(op.a, op.b), extents(op.result))
+
+
+def _embedding(op: mllm.EmbeddingOp, b: Builder) -> SSAValue:
+    return _looked_up(b, op.table, op.ids, 0)
+
+
+def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
+    return _looked_up(b, op.x, op.indices, op.axis.value.data)
+
+
+def _looked_up(b: Builder, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
+    dims = (*extents(x)[:axis], *extents(indices), *extents(x)[axis + 1 :])
+    return b.call(tfl.GatherOp, [x, b.indices(indices)], dims, axis=axis, batch_dims=0)
+
+
+def _layer_norm(op: mllm.LayerNormOp, b: Builder) -> SSAValue:
+    mean = b.mean(op.x)
+    centred = b.binary(tfl.SubOp, op.x, mean)
+    variance = b.mean(b.mul(centred, centred))
+    normed = _scaled(b, centred, variance, op.epsilon.value.data, op.weight)
+    return normed if op.bias is None else b.add(normed, op.bias)
+
+
+def _rms_norm(op: mllm.RmsNormOp, b: Builder) -> SSAValue:
+    square = b.mean(b.mul(op.x, op.x))
+    return _scaled(b, op.x, square, op.epsilon.value.data, op.weight)
+
+
+def _scaled(
+    b: Builder, x: SSAValue, square: SSAValue, epsilon: float, weight: SSAValue | None
+) -> SSAValue:
+    """X by the root of a mean square, then by a gain."""
+    scale = b.unary(tfl.RsqrtOp, b.add(square, b.real(epsilon)))
+    normed = b.mul(x, scale)
+    return normed if weight is None else b.mul(normed, weight)
+
+
+def _softmax(op: mllm.SoftmaxOp, b: Builder) -> SSAValue:
+    """TFLite knows the last axis; another one goes there and back."""
+    rank, axis = len(extents(op.x)), op.axis.value.data
+    perm = [a for a in range(rank) if a != axis % rank] + [axis % rank]
+    x = b.transpose(op.x, perm)
+    y = b.call(tfl.SoftmaxOp, [x], extents(x), beta=1.0)
+    return b.transpose(y, [int(i) for i in np.argsort(perm)])
+
+
+def _reduce(op: mllm.ReduceOp, b: Builder) -> SSAValue:
+    dims, axes = extents(op.result), op.axis_list
+    keeps = len(dims) == len(extents(op.x))
+    arguments = [op.x, b.whole(axes)]
+    return b.call(REDUCE[op.kind.data], arguments, dims, keep_dims=keeps)
+
+
+def _reshape(op: mllm.ReshapeOp, b: Builder) -> SSAValue:
+    return b.reshape(op.x, extents(op.result))
+
+
+def _transpose(op: mllm.TransposeOp, b: Builder) -> SSAValue:
+    return b.transpose(op.x, op.permutation)
+
+
+def _concat(op: mllm.ConcatOp, b: Builder) -> SSAValue:
+    return op.xs[0] if len(op.xs) == 1 else b.concat([*op.xs], op.axis.value.data)
+
+
+def _slice(op: mllm.SliceOp, b: Builder) -> SSAValue:
+    dims, steps = extents(op.result), op.step_list
+    starts = [dim.as_int() or 0 for dim in op.starts.data]
+    ends = [s + n * k for s, n, k in zip(starts, dims, steps, strict=True)]
+    if extents(op.x) == dims:
+        return op.x
+    sides = [b.whole(side) for side in (starts, ends, steps)]
+    return b.call(tfl.StridedSliceOp, [op.x, *sides], dims)
+
+
+def _broadcast(op: mllm.BroadcastOp, b: Builder) -> SSAValue:
+    dims = extents(op.result)
+    return op.x if extents(op.x) == dims else b.call(tfl.BroadcastToOp, [op.x, b.whole(dims)], dims)
+
+
+def _iota(op: mllm.IotaOp, b: Builder) -> SSAValue:
+    (count,), start = extents(op.result), op.start.data[0].as_int() or 0
+    numbers = start + op.step.value.data * np.arange(count)
+    return b.constant(numbers.astype(dtype_of(element_of(op.result))))
+
+
+def _left(op: mllm.DynamicQuantizeOp, b: Builder) -> None:
+    """Left until the products that name it read the real rows; then nothing uses it."""
+
+
+def _pad(op: mllm.PadOp, b: Builder) -> SSAValue:
+    before, after = op.amounts
+    around = b.constant(np.array(list(zip(before, after, strict=True)), np.int32))
+    value = b.real(op.value.value.data)
+    return b.call(tfl.PadV2Op, [op.x, around, value], extents(op.result))
+
+
+LOWERINGS: dict[type[Operation], Lowering] = {
+    mllm.UnaryOp: _unary,
+    mllm.BinaryOp: _binary,
+    mllm.CompareOp: _compare,
+    mllm.SelectOp: _select,
+    mllm.CastOp: quantised.cast,
+    mllm.LinearOp: _linear,
+    mllm.MlpOp: _mlp,
+    mllm.GatedMlpOp: _gated_mlp,
+    mllm.MatmulOp: _matmul,
+    mllm.EmbeddingOp: _embedding,
+    mllm.GatherOp: _gather,
+    mllm.LayerNormOp: _layer_norm,
+    mllm.RmsNormOp: _rms_norm,
+    mllm.SoftmaxOp: _softmax,
+    mllm.ReduceOp: _reduce,
+    mllm.RopeOp: attention.rope,
+    mllm.AttentionOp: attention.attention,
+    mllm.CrossAttnOp: attention.attention,
+    mllm.KvAppendOp: attention.kv_append,
+    mllm.PatchEmbedOp: vision.patch_embed,
+    mllm.ConvOp: vision.conv,
+    mllm.PoolOp: vision.pool,
+    mllm.ReshapeOp: _reshape,
+    mllm.TransposeOp: _transpose,
+    mllm.ConcatOp: _concat,
+    mllm.SliceOp: _slice,
+    mllm.BroadcastOp: _broadcast,
+    mllm.PadOp: _pad,
+    mllm.IotaOp: _iota,
+    mllm.QuantizedLinearOp: quantised.quantized_linear,
+    mllm.DequantizeOp: quantised.dequantize,
+    mllm.DynamicQuantizeOp: _left,
+}
+"""The function that lowers each op; the others are taken apart before (`fused_parts`)."""
