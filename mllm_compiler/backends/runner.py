@@ -79,10 +79,10 @@ class Runner(ABC):
         batch, heads, _, size = (1 if (n := d.as_int()) is None else n for d in dims)
         return np.zeros((batch, heads, 0, size), dtype_of(element_of(value)))
 
-    def largest_past(self, entry: str, name: str) -> float:
-        """The most tokens that a past tensor [1, heads, tokens, size] may have."""
+    def largest(self, entry: str, name: str, axis: int) -> float:
+        """The largest extent that an axis of an input may have; infinite where nothing says so."""
         dims = self._dims(entry, name)
-        symbol = None if dims is None else dims[2].as_symbol()
+        symbol = None if dims is None else dims[axis].as_symbol()
         if symbol is None:
             return math.inf
         if (bucketed := self._bucketed.get(entry)) is not None:
@@ -167,7 +167,7 @@ class Session:
     def capacity(self, entry: str) -> float:
         """The tokens that an entry's cache may hold; infinite where it has none, or no bound."""
         cache = self._cache(entry)
-        return math.inf if cache is None else self.runner.largest_past(entry, cache.key_name(0))
+        return math.inf if cache is None else self.runner.largest(entry, cache.key_name(0), 2)
 
     def _cache(self, entry: str) -> CacheAttr | None:
         caches = pipeline_of(self.runner.module).caches

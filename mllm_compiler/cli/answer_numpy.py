@@ -1,4 +1,4 @@
-"""`mllmc run` over the NumPy reference."""
+"""`mllmc run` over what Python runs: the NumPy reference, or a vendor's interpreter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mllm_compiler.generation.model import NumpyModel
 
 @dataclass(frozen=True)
 class NumpySide:
-    """A session of the target `numpy`.
+    """A session of the target `numpy`, or of one that a vendor's library runs.
 
     Attributes:
         model: The open model.
@@ -32,7 +32,7 @@ class NumpySide:
         answer = generate(self.model, ask, emit)
         return {
             "bundle": str(self.model.bundle.path),
-            "target": "numpy",
+            "target": ", ".join(self.model.bundle.manifest.targets),
             "text": answer.text,
             "tokens": answer.tokens,
             "prompt_tokens": answer.prompt_tokens,

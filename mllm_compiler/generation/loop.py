@@ -66,6 +66,10 @@ class Answer:
     tokens_per_second: float = 0.0
 
 
+PROMPTS = ("input_ids", "inputs_embeds")
+"""What an entry may call the tokens that it reads, [1, tokens] or [1, tokens, size]."""
+
+
 @dataclass
 class State:
     """What the next step needs: the entry that runs, its session, the tokens so far."""
@@ -136,10 +140,18 @@ def _text(model: NumpyModel, ask: Ask) -> tuple[State, NDArray[np.float32], int]
     ids = prompt_ids(model.tokenizer(), model.settings, prompt, ask.system, image=has_image)
     state = State(entry, Session(model.runner))
     if ask.image is None:
-        logits = _step(model, state, np.array([ids], np.int64))
+        logits = _read(model, state, np.array([ids], np.int64))
     else:
-        logits = _step(model, state, _with_rows(model, ids, image_rows(model, ask.image)))
+        logits = _read(model, state, _with_rows(model, ids, image_rows(model, ask.image)))
     return state, logits, state.length
+
+
+def _read(model: NumpyModel, state: State, prompt: Array) -> NDArray[np.float32]:
+    """Feeds a prompt, in pieces that the entry takes; the logits of its last token."""
+    first, *_ = (t.name for t in model.entry(state.entry).inputs if t.name in PROMPTS)
+    most = int(min(model.runner.largest(state.entry, first, 1), prompt.shape[1]))
+    pieces = [prompt[:, at : at + most] for at in range(0, prompt.shape[1], max(1, most))]
+    return [_step(model, state, piece) for piece in pieces][-1]
 
 
 def image_rows(model: NumpyModel, path: Path) -> NDArray[np.float32]:
