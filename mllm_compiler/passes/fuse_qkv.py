@@ -23,10 +23,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 from xdsl.rewriter import InsertPoint
@@ -43,8 +42,8 @@ from mllm_compiler.dialects.mllm import (
     RopeOp,
     TransposeOp,
 )
-from mllm_compiler.dialects.types import dtype_of, element_of, rank_of, shape_of
-from mllm_compiler.passes.joined_weights import Array, joined, known_array, names_of, stored
+from mllm_compiler.dialects.types import rank_of
+from mllm_compiler.passes.joined_weights import joined, joined_biases
 from mllm_compiler.passes.rewrite import On, rewrite
 from mllm_compiler.weights import WeightStore
 
@@ -61,7 +60,7 @@ def _qkv(store: WeightStore, op: AttentionOp, rewriter: PatternRewriter) -> None
     if block is None or any(part.parent_block() is not block for part in parts):
         return
     weight = joined(store, [part.weight for part in parts])
-    bias = _bias(store, parts)
+    bias = joined_biases(store, [part.bias for part in parts], [part.weight for part in parts])
     if weight is None or bias is None:
         return
     made = QkvOp(
@@ -88,23 +87,6 @@ def _product(value: SSAValue) -> LinearOp | None:
             value = owner.x
         else:
             return owner if isinstance(owner, LinearOp) else None
-
-
-def _bias(store: WeightStore, parts: list[LinearOp]) -> list[Operation] | None:
-    """What makes the joined bias: nothing where no product has one; None where one is not known."""
-    if all(part.bias is None for part in parts):
-        return []
-    arrays = [
-        _zeros(part) if part.bias is None else known_array(store, part.bias) for part in parts
-    ]
-    known = [array for array in arrays if array is not None]
-    names = names_of([part.bias for part in parts if part.bias is not None])
-    return [stored(store, known, names)] if len(known) == len(parts) else None
-
-
-def _zeros(part: LinearOp) -> Array | None:
-    rows = shape_of(part.weight)[0].as_int()
-    return None if rows is None else np.zeros(rows, dtype_of(element_of(part.weight)))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mllm_compiler.dialects.mllm import (
     WeightOp,
     constant_array,
 )
-from mllm_compiler.dialects.types import ELEMENTS, bits_of, element_of, shape_of
+from mllm_compiler.dialects.types import ELEMENTS, bits_of, dtype_of, element_of, shape_of
 from mllm_compiler.passes.matching import made_by
 from mllm_compiler.weights import WeightStore
 
@@ -60,6 +60,28 @@ def joined(store: WeightStore, values: Sequence[SSAValue]) -> list[Operation] | 
     if len(alike) > 1 or len(known) < len(arrays) or not _whole_bytes(values[0], known):
         return None
     return [stored(store, known, names_of(values))]
+
+
+def joined_biases(
+    store: WeightStore, biases: Sequence[SSAValue | None], weights: Sequence[SSAValue]
+) -> list[Operation] | None:
+    """What makes the biases of weights one behind another; one that is absent is zeros.
+
+    Nothing where no weight has one; None where one is not known.
+    """
+    given = [bias for bias in biases if bias is not None]
+    if not given:
+        return []
+    dtype = dtype_of(element_of(given[0]))
+    arrays: list[Array] = []
+    for bias, weight in zip(biases, weights, strict=True):
+        rows = shape_of(weight)[0].as_int()
+        zeros = None if rows is None else np.zeros(rows, dtype)
+        array = zeros if bias is None else known_array(store, bias)
+        if array is None or array.dtype != dtype:
+            return None
+        arrays.append(array)
+    return [stored(store, arrays, names_of(given))]
 
 
 def _whole_bytes(value: SSAValue, arrays: Sequence[Array]) -> bool:

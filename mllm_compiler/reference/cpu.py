@@ -34,7 +34,7 @@ from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import REDUCE, softmax
 from mllm_compiler.reference.mllm_scan import cumsum, selective_scan
 from mllm_compiler.reference.mllm_vision import Grid, resized, windows
-from mllm_compiler.reference.panels import held, unpack
+from mllm_compiler.reference.panels import columns, held, unpack
 from mllm_compiler.weights import WeightStore
 
 
@@ -98,9 +98,7 @@ def _linear(op: cpu.F32LinearOp, operands: Sequence[Array], frame: Frame) -> Seq
     if bias:
         y = y + bias[0]
     kind = op.activation.data
-    y = y if kind == "none" else apply_unary(UnaryKind(kind), y)
-    widths = [frame.shape(tensor_type(part))[-1] for part in op.results]
-    return np.split(y, np.cumsum(widths)[:-1], axis=-1)
+    return columns(op, y if kind == "none" else apply_unary(UnaryKind(kind), y), frame)
 
 
 def _matmul(op: cpu.F32MatmulOp, operands: Sequence[Array], frame: Frame) -> Array:

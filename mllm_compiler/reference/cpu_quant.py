@@ -27,7 +27,7 @@ from mllm_compiler.reference.mllm_quant import (
     spread,
 )
 from mllm_compiler.reference.mllm_vision import windows
-from mllm_compiler.reference.panels import split_codes, unpack, unpack_codes
+from mllm_compiler.reference.panels import columns, split_codes, unpack, unpack_codes
 
 SINGLE = np.dtype(np.float32)
 
@@ -55,25 +55,28 @@ def _reals(op: CodedWeight, arrays: dict[SSAValue, Array], depth: int) -> Array:
     return dequantized(matrix.codes, scale, zero, SINGLE)
 
 
-def _quantized_linear(op: cpu.QuantizedLinearOp, operands: Sequence[Array], frame: Frame) -> Array:
+def _quantized_linear(
+    op: cpu.QuantizedLinearOp, operands: Sequence[Array], frame: Frame
+) -> Sequence[Array]:
     arrays = _given(op, operands)
     x = arrays[op.x]
     zero = None if op.x_zero is None else arrays[op.x_zero]
     bias = None if op.bias is None else arrays[op.bias]
     matrix = _matrix(op, arrays, x.shape[-1])
     size = op.block_size.value.data or None
-    return scaled_product(Scaled(x, arrays[op.x_scale], zero), matrix, bias, size).astype(SINGLE)
+    rows = Scaled(x, arrays[op.x_scale], zero)
+    return columns(op, scaled_product(rows, matrix, bias, size).astype(SINGLE), frame)
 
 
 def _dequantized_linear(
     op: cpu.F32DequantizedLinearOp, operands: Sequence[Array], frame: Frame
-) -> Array:
+) -> Sequence[Array]:
     arrays = _given(op, operands)
     x = arrays[op.x]
     y = np.matmul(x, _reals(op, arrays, x.shape[-1]).T)
     y = y if op.bias is None else y + arrays[op.bias]
     kind = op.activation.data
-    return y if kind == "none" else apply_unary(UnaryKind(kind), y)
+    return columns(op, y if kind == "none" else apply_unary(UnaryKind(kind), y), frame)
 
 
 def _dequantized_embedding(
@@ -138,8 +141,8 @@ def _integer_conv(op: cpu.IntegerConvOp, operands: Sequence[Array], frame: Frame
 
 MEANINGS: dict[str, Meaning] = dict(
     [
-        one(cpu.QuantizedLinearOp, _quantized_linear),
-        one(cpu.F32DequantizedLinearOp, _dequantized_linear),
+        several(cpu.QuantizedLinearOp, _quantized_linear),
+        several(cpu.F32DequantizedLinearOp, _dequantized_linear),
         one(cpu.F32DequantizedEmbeddingOp, _dequantized_embedding),
         one(cpu.QuantizeOp, _quantize),
         one(cpu.DequantizeOp, _dequantize),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mllm_compiler.dialects.cpu.base import CpuOp
 from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
-from mllm_compiler.reference.executor import Array
+from mllm_compiler.dialects.types import tensor_type
+from mllm_compiler.reference.executor import Array, Frame
 from mllm_compiler.weights import NARROW, packed
 
 
@@ -59,3 +61,9 @@ def split_codes(shared: Array, code: str) -> Array:
         return codes.astype(np.uint8)
     half = 1 << (bits - 1)
     return ((codes ^ half) - half).astype(np.int8)
+
+
+def columns(op: CpuOp, y: Array, frame: Frame) -> list[Array]:
+    """The columns of a product, cut into those that each result of its op has."""
+    widths = [frame.shape(tensor_type(part))[-1] for part in op.results]
+    return np.split(y, np.cumsum(widths)[:-1], axis=-1)

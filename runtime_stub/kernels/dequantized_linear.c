@@ -1,24 +1,24 @@
 /* dequantized_linear.c - reals by a weight that stays codes: f32_dequantized_linear, and rows of
  * such a table: f32_dequantized_embedding. */
 #include "code_operands.h"
+#include "columns.h"
 #include "gemm_driver.h"
 
 /* x, w, w_scale, w_zero, bias; n, code, zero_code, block_size, activation. */
 static mllm_status read_linear(const mllm_call *call, mllm_codes *codes) {
-  if (call->n_in < 3 || call->n_in > 5 || call->n_out != 1 || call->n_params != 5) {
+  if (call->n_in < 3 || call->n_in > 5 || call->n_params != 5) {
     return MLLM_REJECT(call, "f32_dequantized_linear takes 3 to 5 operands and 5 params");
   }
   const mllm_view *x = mllm_input(call, 0);
-  const mllm_view *y = &call->out[0];
   const int64_t n = call->params[0];
   const mllm_code_params params = {call->params[1], call->params[2], call->params[3]};
   if (x->dtype != MLLM_F32 || x->rank == 0 || n < 0 ||
       !mllm_codes_make(call, 1, (size_t)n, mllm_extent(x, x->rank - 1), &params, codes)) {
     return MLLM_REJECT(call, "f32_dequantized_linear: codes, scale or zero point are not [n, K]");
   }
-  if (!mllm_is_vector_or_absent(mllm_input(call, 4), (size_t)n) || !mllm_is_f32(y, x->rank) ||
-      !mllm_same_leading(x, y, x->rank - 1) || y->dims[x->rank - 1] != n) {
-    return MLLM_REJECT(call, "f32_dequantized_linear: bias is not [n], or y not [..., n]");
+  if (!mllm_is_vector_or_absent(mllm_input(call, 4), (size_t)n) ||
+      !mllm_are_columns(call, x, n)) {
+    return MLLM_REJECT(call, "f32_dequantized_linear: bias is not [n], or y not x cut at panels");
   }
   if (call->params[4] < MLLM_ACTIVATION_NONE || call->params[4] > MLLM_ACTIVATION_SILU) {
     return MLLM_REJECT(call, "f32_dequantized_linear: unknown activation");
@@ -34,7 +34,8 @@ enum {
 typedef struct gemv_job {
   const mllm_ops *ops;
   const mllm_codes *codes;
-  mllm_gemv gemv; /* of all columns */
+  mllm_gemv gemv;       /* of all columns, without y */
+  const mllm_view *out; /* outputs, whose columns stand one behind another */
   mllm_unary_fn activation;
 } gemv_job;
 
@@ -42,13 +43,13 @@ typedef struct gemv_job {
 static void gemv_panels(void *argument, size_t begin, size_t end, void *scratch) {
   const gemv_job *j = argument;
   for (size_t panel = begin; panel < end; panel++) {
-    const size_t column = panel * MLLM_PANEL;
-    const size_t left = j->gemv.columns - column;
+    const mllm_panel_place place = mllm_place_of(j->out, panel);
     mllm_gemv part = j->gemv;
-    part.columns = left < MLLM_PANEL ? left : MLLM_PANEL;
+    part.columns = place.width;
     part.w = scratch;
-    part.y += column;
-    if (part.bias != NULL) part.bias += column;
+    part.y = place.y;
+    part.y_stride = place.stride;
+    if (part.bias != NULL) part.bias += panel * MLLM_PANEL;
     j->ops->codes->reals(scratch, j->codes, panel, 0, part.depth);
     j->ops->gemm->gemv(&part);
     if (j->activation == NULL) continue;
@@ -60,20 +61,17 @@ static void gemv_panels(void *argument, size_t begin, size_t end, void *scratch)
 }
 
 static void run_gemv(const mllm_call *call, const mllm_codes *codes, size_t rows) {
-  const size_t columns = (size_t)call->params[0];
   const mllm_ops *ops = call->context->ops;
   gemv_job j = {.ops = ops,
                 .codes = codes,
                 .gemv = {.rows = rows,
                          .depth = codes->depth,
-                         .columns = columns,
                          .x = call->in[0].data,
                          .x_stride = codes->depth,
-                         .bias = mllm_input(call, 4)->data,
-                         .y = call->out[0].data,
-                         .y_stride = columns},
+                         .bias = mllm_input(call, 4)->data},
+                .out = call->out,
                 .activation = mllm_activation_fn(ops, (uint32_t)call->params[4])};
-  mllm_parallel_for(call->context->threads, (columns + MLLM_PANEL - 1) / MLLM_PANEL,
+  mllm_parallel_for(call->context->threads, mllm_panels_of((size_t)call->params[0]),
                     GEMV_GRAIN / (codes->depth * MLLM_PANEL + 1) + 1, gemv_panels, &j);
 }
 
@@ -89,16 +87,24 @@ mllm_status mllm_k_f32_dequantized_linear(const mllm_call *call) {
     return MLLM_OK;
   }
   const mllm_dense dense = {x->data, codes.depth};
-  mllm_gemm_run(call->context, &(mllm_gemm){.rows = rows,
-                                            .depth = codes.depth,
-                                            .columns = (size_t)call->params[0],
-                                            .pack = mllm_pack_dense,
-                                            .source = &dense,
-                                            .codes = &codes,
-                                            .bias = mllm_input(call, 4)->data,
-                                            .activation = (uint32_t)call->params[4],
-                                            .c = call->out[0].data,
-                                            .c_stride = (size_t)call->params[0]});
+  const float *bias = mllm_input(call, 4)->data;
+  size_t column = 0;
+  for (uint32_t i = 0; i < call->n_out; i++) {
+    const size_t width = mllm_columns_of(&call->out[i]);
+    const mllm_gemm part = {.rows = rows,
+                            .depth = codes.depth,
+                            .columns = width,
+                            .pack = mllm_pack_dense,
+                            .source = &dense,
+                            .codes = &codes,
+                            .panel = column / MLLM_PANEL,
+                            .bias = bias == NULL ? NULL : bias + column,
+                            .activation = (uint32_t)call->params[4],
+                            .c = call->out[i].data,
+                            .c_stride = width};
+    mllm_gemm_run(call->context, &part);
+    column += width;
+  }
   return MLLM_OK;
 }
 

@@ -54,8 +54,8 @@ static void set_right(const job *j, mllm_tile *tile, size_t n, size_t k, float *
   tile->b = g->codes == NULL ? g->b + n * g->depth + k * MLLM_PANEL : unpacked;
   if (g->codes == NULL) return;
   for (size_t c = 0; c < tile->columns; c += MLLM_PANEL) {
-    j->ops->codes->reals(unpacked + c * tile->depth, g->codes, (n + c) / MLLM_PANEL, k,
-                         tile->depth);
+    const size_t panel = g->panel + (n + c) / MLLM_PANEL;
+    j->ops->codes->reals(unpacked + c * tile->depth, g->codes, panel, k, tile->depth);
   }
 }
 

@@ -19,6 +19,7 @@ typedef struct mllm_gemm {
   const void *source;  /* the left operand, for pack */
   const float *b;      /* [ceil(columns / 16), depth, 16] */
   const mllm_codes *codes; /* what b is instead, unpacked a tile at a time; or NULL */
+  size_t panel;            /* of codes, the first of b */
   const float *bias;   /* [columns] or NULL */
   uint32_t activation; /* mllm_activation */
   float *c;

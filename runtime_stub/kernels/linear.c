@@ -1,6 +1,6 @@
 /* linear.c - f32_linear: x[..., K] by packed weights, bias and activation. */
+#include "columns.h"
 #include "gemm_driver.h"
-#include "operands.h"
 
 enum { GEMV_GRAIN = 1 << 15 /* floats of weights that are worth a chunk */ };
 
@@ -12,15 +12,11 @@ typedef struct gemv_job {
   mllm_unary_fn activation;
 } gemv_job;
 
-static size_t columns_of(const mllm_view *out) { return mllm_extent(out, out->rank - 1); }
-
-static size_t panels_of(size_t columns) { return (columns + MLLM_PANEL - 1) / MLLM_PANEL; }
-
 /* Panels begin..end of one output, whose first panel is the weights' panel `first`. */
 static void gemv_output(const gemv_job *job, const mllm_view *out, size_t first, size_t begin,
                         size_t end) {
   mllm_gemv part = job->gemv;
-  const size_t columns = columns_of(out);
+  const size_t columns = mllm_columns_of(out);
   const size_t column = (begin - first) * MLLM_PANEL;
   const size_t limit = (end - first) * MLLM_PANEL;
   part.columns = (limit < columns ? limit : columns) - column;
@@ -42,7 +38,7 @@ static void gemv_panels(void *argument, size_t begin, size_t end, void *scratch)
   const gemv_job *job = argument;
   size_t first = 0;
   for (uint32_t i = 0; i < job->n_out && first < end; i++) {
-    const size_t last = first + panels_of(columns_of(&job->out[i]));
+    const size_t last = first + mllm_panels_of(mllm_columns_of(&job->out[i]));
     const size_t from = begin > first ? begin : first;
     const size_t to = end < last ? end : last;
     if (from < to) gemv_output(job, &job->out[i], first, from, to);
@@ -50,23 +46,10 @@ static void gemv_panels(void *argument, size_t begin, size_t end, void *scratch)
   }
 }
 
-/* Each output is x with another last dimension; all but the last are whole panels, together n. */
-static bool are_outputs(const mllm_call *call, const mllm_view *x, int64_t n) {
-  int64_t columns = 0;
-  for (uint32_t i = 0; i < call->n_out; i++) {
-    const mllm_view *y = &call->out[i];
-    if (!mllm_is_f32(y, x->rank) || !mllm_same_leading(x, y, x->rank - 1)) return false;
-    if (i + 1 < call->n_out && y->dims[x->rank - 1] % MLLM_PANEL != 0) return false;
-    if (y->dims[x->rank - 1] > n - columns) return false;
-    columns += y->dims[x->rank - 1];
-  }
-  return columns == n;
-}
-
 static mllm_status check(const mllm_call *call) {
   const mllm_view *x = mllm_input(call, 0);
   const mllm_view *w = mllm_input(call, 1);
-  if (call->n_in < 2 || call->n_out == 0 || call->n_params != 2) {
+  if (call->n_in < 2 || call->n_params != 2) {
     return MLLM_REJECT(call, "f32_linear takes x, w, bias and 2 params");
   }
   const int64_t n = call->params[0];
@@ -75,7 +58,7 @@ static mllm_status check(const mllm_call *call) {
       w->dims[2] != MLLM_PANEL || !mllm_is_vector_or_absent(mllm_input(call, 2), (size_t)n)) {
     return MLLM_REJECT(call, "f32_linear: w is not [ceil(n / 16), K, 16], or bias not [n]");
   }
-  if (!are_outputs(call, x, n)) {
+  if (!mllm_are_columns(call, x, n)) {
     return MLLM_REJECT(call, "f32_linear: y is not x with the last dimension n, cut at panels");
   }
   if (call->params[1] < MLLM_ACTIVATION_NONE || call->params[1] > MLLM_ACTIVATION_SILU) {
@@ -106,14 +89,14 @@ mllm_status mllm_k_f32_linear(const mllm_call *call) {
                     .out = call->out,
                     .n_out = call->n_out,
                     .activation = mllm_activation_fn(call->context->ops, activation)};
-    mllm_parallel_for(call->context->threads, panels_of(columns), GEMV_GRAIN / (depth * MLLM_PANEL + 1) + 1,
+    mllm_parallel_for(call->context->threads, mllm_panels_of(columns), GEMV_GRAIN / (depth * MLLM_PANEL + 1) + 1,
                       gemv_panels, &job);
     return MLLM_OK;
   }
   const mllm_dense dense = {x->data, depth};
   size_t column = 0;
   for (uint32_t i = 0; i < call->n_out; i++) {
-    const size_t width = columns_of(&call->out[i]);
+    const size_t width = mllm_columns_of(&call->out[i]);
     const mllm_gemm part = {.rows = rows,
                             .depth = depth,
                             .columns = width,

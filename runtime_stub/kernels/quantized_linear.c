@@ -4,6 +4,7 @@
  * An item is a few rows and a stretch of panels. Its rows are widened, a chunk of the depth at a
  * time, to 32 bits and less their zero points; what is summed of each panel waits in scratch. */
 #include "code_operands.h"
+#include "columns.h"
 
 enum { CHUNK = 1024, PANELS = 64, ITEMS_PER_THREAD = 4, TILE_BYTES = MLLM_PANEL * sizeof(double) };
 _Static_assert(MLLM_TILE_ROWS * (CHUNK * sizeof(int32_t) + 2 * PANELS * TILE_BYTES) <=
@@ -19,8 +20,8 @@ typedef struct job {
   size_t x_scales;          /* of a row; 0: one for all */
   size_t x_zeros;
   const float *bias;
-  float *y;
-  size_t rows, columns, panels;
+  const mllm_view *out; /* outputs, whose columns stand one behind another */
+  size_t rows, panels;
   size_t tiles;   /* of rows */
   size_t stretch; /* panels of an item */
 } job;
@@ -42,16 +43,16 @@ static void widen_row(const job *j, size_t row, size_t k, size_t count, int32_t 
 
 /* y = sums * x_scale + bias, of one panel */
 static void finish(const job *j, size_t row, size_t rows, size_t panel, const double *sums) {
-  const size_t column = panel * MLLM_PANEL;
-  const size_t width = smaller(MLLM_PANEL, j->columns - column);
+  const mllm_panel_place place = mllm_place_of(j->out, panel);
+  const float *bias = j->bias == NULL ? NULL : j->bias + panel * MLLM_PANEL;
   const bool scaled = j->x_scales > 1 || j->x_zeros > 1;
   const float *scale = j->x_scale->data;
   for (size_t r = 0; r < rows; r++) {
-    float *y = j->y + (row + r) * j->columns + column;
+    float *y = place.y + (row + r) * place.stride;
     const double factor = scaled ? 1.0 : (double)scale[(row + r) * j->x_scales];
-    for (size_t i = 0; i < width; i++) {
+    for (size_t i = 0; i < place.width; i++) {
       const double value = sums[r * MLLM_PANEL + i] * factor;
-      y[i] = (float)(j->bias == NULL ? value : value + (double)j->bias[column + i]);
+      y[i] = (float)(bias == NULL ? value : value + (double)bias[i]);
     }
   }
 }
@@ -103,12 +104,11 @@ static bool of_rows(const mllm_view *parameter, const mllm_view *x, size_t block
 
 /* x, x_scale, w, w_scale, w_zero, x_zero, bias; n, code, zero_code, block_size. */
 static mllm_status read_call(const mllm_call *call, job *j) {
-  if (call->n_in < 4 || call->n_in > 7 || call->n_out != 1 || call->n_params != 4) {
+  if (call->n_in < 4 || call->n_in > 7 || call->n_params != 4) {
     return MLLM_REJECT(call, "quantized_linear takes 4 to 7 operands and 4 params");
   }
   const int64_t n = call->params[0];
   const mllm_code_params params = {call->params[1], call->params[2], call->params[3]};
-  const mllm_view *y = &call->out[0];
   j->x = mllm_input(call, 0);
   j->x_scale = mllm_input(call, 1);
   j->x_zero = mllm_input(call, 5);
@@ -126,12 +126,12 @@ static mllm_status read_call(const mllm_call *call, job *j) {
                                      !of_rows(j->x_zero, j->x, j->codes.blocks, &j->x_zeros))) {
     return MLLM_REJECT(call, "quantized_linear: x_zero is not x's type [..., 1] or [..., blocks]");
   }
-  if (!mllm_is_vector_or_absent(mllm_input(call, 6), (size_t)n) || !mllm_is_f32(y, j->x->rank) ||
-      !mllm_same_leading(j->x, y, last) || y->dims[last] != n) {
-    return MLLM_REJECT(call, "quantized_linear: bias is not [n], or y not [..., n]");
+  if (!mllm_is_vector_or_absent(mllm_input(call, 6), (size_t)n) ||
+      !mllm_are_columns(call, j->x, n)) {
+    return MLLM_REJECT(call, "quantized_linear: bias is not [n], or y not [..., n], cut at panels");
   }
   j->rows = mllm_product(j->x, 0, last);
-  j->columns = (size_t)n;
+  j->panels = mllm_panels_of((size_t)n);
   return MLLM_OK;
 }
 
@@ -139,10 +139,9 @@ mllm_status mllm_k_quantized_linear(const mllm_call *call) {
   job j = {.ops = call->context->ops->codes};
   const mllm_status status = read_call(call, &j);
   if (status != MLLM_OK) return status;
-  if (j.rows == 0 || j.columns == 0) return MLLM_OK;
+  if (j.rows == 0 || j.panels == 0) return MLLM_OK;
   j.bias = mllm_input(call, 6)->data;
-  j.y = call->out[0].data;
-  j.panels = (j.columns + MLLM_PANEL - 1) / MLLM_PANEL;
+  j.out = call->out;
   j.tiles = (j.rows + j.ops->tile_rows - 1) / j.ops->tile_rows;
   const size_t wanted = mllm_threads_count(call->context->threads) * (size_t)ITEMS_PER_THREAD;
   const size_t split = (wanted + j.tiles - 1) / j.tiles;

@@ -6,6 +6,7 @@ to ONNX Runtime; the lowered module on the reference is compared on the way.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import ml_dtypes
@@ -19,7 +20,7 @@ from xdsl.ir import Attribute, SSAValue
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import cpu, mllm
-from mllm_compiler.dialects.types import ELEMENTS, ui8
+from mllm_compiler.dialects.types import ELEMENTS, shape_of, ui8
 from mllm_compiler.passes.graphs import block_of
 from mllm_compiler.passes.lower_to_cpu import LowerToCpu
 from mllm_compiler.passes.plan_memory import PlanMemory
@@ -117,6 +118,62 @@ def test_a_product_of_codes(dtype: type[np.generic], sides: str, tokens: int) ->
     kernels = both({"x": x}, build)
     assert kernels[-1] == "quantized_linear"
     assert "unpack" not in kernels or sides == "columns of blocks" or sides == "rows of blocks"
+
+
+def real(g: Graph) -> SSAValue:
+    return g.add(mllm.LinearOp(g["x"], g.weight("w", 70, 45), g.weight("bias", 70)))
+
+
+def real_by_codes(g: Graph) -> SSAValue:
+    weight = mllm.DequantizeOp(codes(g, np.int8, 70, 45), scales(g, np.float32, 70, 1))
+    return g.add(mllm.LinearOp(g["x"], g.add(weight), g.weight("bias", 70)))
+
+
+def by_codes(g: Graph) -> SSAValue:
+    made = mllm.DynamicQuantizeOp(g["x"], i8, symmetric=True, axis=2)
+    g.add(made)
+    sides = codes(g, np.int8, 70, 45), scales(g, np.float16, 70, 1)
+    bias = g.weight("bias", 70)
+    return g.add(mllm.QuantizedLinearOp(made.codes, made.scale, *sides, bias=bias))
+
+
+def cut(g: Graph, y: SSAValue, *columns: int) -> dict[str, SSAValue]:
+    """The columns of a product between some, each as a result."""
+    dims = shape_of(y)
+    return {
+        f"y{start}": g.add(mllm.SliceOp(y, (0, 0, start), (*dims[:2], end - start)))
+        for start, end in itertools.pairwise(columns)
+    }
+
+
+PRODUCTS = {"real": real, "real by codes": real_by_codes, "codes by codes": by_codes}
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("tokens", [1, 3, 40])
+def test_columns_of_a_product_are_its_results(product: str, tokens: int) -> None:
+    x = np.random.default_rng(tokens).standard_normal((2, tokens, 45)).astype(np.float32)
+    exact, make = product == "codes by codes", PRODUCTS[product]
+    kernels = both({"x": x}, lambda g: cut(g, make(g), 0, 16, 48, 70), exact=exact)
+    assert "slice" not in kernels
+    assert sum(name.endswith("linear") for name in kernels) == 1
+
+
+@pytest.mark.parametrize("columns", [(0, 8, 70), (0, 16, 48), (16, 48, 70)])
+def test_columns_are_copied_where_a_product_is_not_cut_at_panels(columns: tuple[int, ...]) -> None:
+    x = np.random.default_rng(7).standard_normal((1, 3, 45)).astype(np.float32)
+    kernels = both({"x": x}, lambda g: cut(g, by_codes(g), *columns))
+    assert kernels.count("slice") == 2
+
+
+def test_columns_are_copied_where_the_whole_product_is_read_too() -> None:
+    x = np.random.default_rng(7).standard_normal((1, 3, 45)).astype(np.float32)
+
+    def build(g: Graph) -> dict[str, SSAValue]:
+        y = by_codes(g)
+        return {"y": y, **cut(g, y, 0, 16, 70)}
+
+    assert both({"x": x}, build).count("slice") == 2
 
 
 @pytest.mark.parametrize("x_zero", [(), (5, 1), (1, 1)])

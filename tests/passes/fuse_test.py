@@ -84,6 +84,31 @@ def test_a_recipe_is_fused_and_computes_the_same(recipe: str) -> None:
     assert {k: counts[k] for k in EXPECTED[recipe]} == EXPECTED[recipe]
 
 
+QUANTISED = {
+    ("tiny-llama", "w8a8"): {"mllm.quantized_linear": 9, "mllm.slice": 10},
+    ("tiny-llama", "w4a8"): {"mllm.quantized_linear": 9, "mllm.slice": 10},
+    ("tiny-vit", "w8a8"): {"mllm.quantized_linear": 8, "mllm.slice": 6},
+    ("tiny-whisper", "w8a8"): {"mllm.quantized_linear": 36},
+}
+"""Products where queries, keys and values are one, and gate and up."""
+
+
+@pytest.mark.parametrize(("recipe", "quant"), QUANTISED)
+def test_products_of_codes_are_joined_without_a_changed_bit(recipe: str, quant: str) -> None:
+    imported = import_model(built(recipe))
+    module, store, context = imported.module, imported.store, make_context(imported.store)
+    for name in pass_names("lift"):
+        pass_class(name)().apply(context, module)
+    pass_class("quantise-linears")(recipe=quant).apply(context, module)
+    before = results(module, store)
+    pass_class("fuse-quantized-linear")().apply(context, module)
+    verify(module)
+    for key, value in results(module, store).items():
+        np.testing.assert_array_equal(value, before[key])
+    counts = Counter(op.name for op in module.walk())
+    assert {k: counts[k] for k in QUANTISED[recipe, quant]} == QUANTISED[recipe, quant]
+
+
 def test_joined_weights_are_those_of_the_parts() -> None:
     imported = import_model(built("tiny-llama"))
     module, store, context = imported.module, imported.store, make_context(imported.store)

@@ -13,9 +13,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from xdsl.parser import Parser
 
 from mllm_compiler.cli.main import run
+from mllm_compiler.dialects import make_context
+from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.quality.bisect import fewest
+from mllm_compiler.quality.layers import NodeError
+from mllm_compiler.quality.suspects import suspects
 from mllm_compiler.quantisation.recipe import read_recipe, recipe_names
 from mllm_compiler.quantisation.recipe_text import keeping, recipe_text
 
@@ -111,3 +116,29 @@ def test_a_bundle_cannot_be_compiled_again(model: Path, capsys: Captured) -> Non
         assert checked(RECIPE, *words) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert "[MLC-U007]" in line
+
+
+JOINED = """
+builtin.module {
+  func.func @f(%x: tensor<1x3x2xi8>, %s: tensor<1x3x1xf32>, %r: tensor<1x3x2xf32>) -> tensor<1x3x3xf32> {
+    %w = mllm.weight #mllm.blob<"sha256:0000000000000000000000000000000000000000000000000000000000000001", i8, [3, 2]> {name = "a+b"} : tensor<3x2xi8>
+    %t = mllm.constant dense<1.0> : tensor<3x1xf32>
+    %n = mllm.unary abs %s : (tensor<1x3x1xf32>) -> tensor<1x3x1xf32> loc("norm")
+    %y = mllm.quantized_linear %x, %n, %w, %t : (tensor<1x3x2xi8>, tensor<1x3x1xf32>, tensor<3x2xi8>, tensor<3x1xf32>) -> tensor<1x3x3xf32> loc("first")
+    %a = mllm.slice %y {starts = #mllm.dims<"0", "0", "0">, steps = array<i64: 1, 1, 1>} : (tensor<1x3x3xf32>) -> tensor<1x3x2xf32> loc("first")
+    %b = mllm.slice %y {starts = #mllm.dims<"0", "0", "2">, steps = array<i64: 1, 1, 1>} : (tensor<1x3x3xf32>) -> tensor<1x3x1xf32> loc("second")
+    %d = mllm.dequantize %w, %t : (tensor<3x2xi8>, tensor<3x1xf32>) -> tensor<3x2xf32> loc("scores")
+    %z = mllm.linear %r, %d : (tensor<1x3x2xf32>, tensor<3x2xf32>) -> tensor<1x3x3xf32> loc("scores")
+    func.return %z : tensor<1x3x3xf32>
+  }
+}
+"""  # noqa: E501
+
+
+def test_each_part_of_a_joined_product_is_suspected_by_itself() -> None:
+    module = Parser(make_context(), JOINED).parse_module()
+    found = {"norm": 0.3, "first": 0.5, "second": 0.4, "scores": 0.1}
+    errors = [NodeError(name=f"f/{n}", cosine=0.9, error=e) for n, e in found.items()]
+    added = suspects(graphs(module)[0], errors)
+    assert list(added) == ["f:first", "f:second", "f:a", "f:b"]
+    assert list(added.values()) == pytest.approx([0.16, 0.07, 0.01, 0.01])

@@ -18,10 +18,11 @@ from xdsl.irdl import (
     opt_operand_def,
     prop_def,
     result_def,
+    var_result_def,
 )
 
 from mllm_compiler.dialects.cpu.base import LANES, CpuOp
-from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS
+from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS, are_columns
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm.contract import all_agree, check
 from mllm_compiler.dialects.types import element_of, i2, i4, is_float, shape_of, ui2, ui4, ui8
@@ -75,7 +76,8 @@ class QuantizedLinearOp(CpuOp):
     C3  block_size is 0 or more.
     C4  x_scale and x_zero are scalars, [..., 1] or [..., blocks].
     C5  bias is [n].
-    C6  y is x with the last dimension n.
+    C6  y is x with the last dimension n; of several results each is x with another last dimension,
+        all but the last multiples of 16, together n.
     """
 
     name = "cpu.quantized_linear"
@@ -93,6 +95,7 @@ class QuantizedLinearOp(CpuOp):
     zero_code = prop_def(StringAttr)
     block_size = prop_def(IntegerAttr)
     y = result_def(TensorType)
+    more = var_result_def(TensorType)
 
     def check_contract(self) -> None:
         """C1 to C6."""
@@ -103,7 +106,7 @@ class QuantizedLinearOp(CpuOp):
         check(self, 4, fits, "x_scale and x_zero are scalars, [..., 1] or [..., blocks]")
         fits = self.bias is None or all_agree(shape_of(self.bias), (n,))
         check(self, 5, fits, "bias is [n]")
-        check(self, 6, all_agree(shape_of(self.y), (*x[:-1], n)), "y is [..., n]")
+        check(self, 6, are_columns(self.results, self.x, n), "y is [..., n], cut at panels")
 
 
 @irdl_op_definition
@@ -116,7 +119,8 @@ class F32DequantizedLinearOp(CpuOp):
     C2  w_scale and w_zero are scalars or [ceil(n / 16), blocks, 16]; w_scale is f32 or f16.
     C3  block_size is 0 or more.
     C4  bias is [n].
-    C5  y is x with the last dimension n.
+    C5  y is x with the last dimension n; of several results each is x with another last dimension,
+        all but the last multiples of 16, together n.
     """
 
     name = "cpu.f32_dequantized_linear"
@@ -133,6 +137,7 @@ class F32DequantizedLinearOp(CpuOp):
     block_size = prop_def(IntegerAttr)
     activation = prop_def(StringAttr)
     y = result_def(TensorType)
+    more = var_result_def(TensorType)
 
     def check_contract(self) -> None:
         """C1 to C5."""
@@ -140,7 +145,7 @@ class F32DequantizedLinearOp(CpuOp):
         _check_weight(self, x[-1])
         fits = self.bias is None or all_agree(shape_of(self.bias), (n,))
         check(self, 4, fits, "bias is [n]")
-        check(self, 5, all_agree(shape_of(self.y), (*x[:-1], n)), "y is [..., n]")
+        check(self, 5, are_columns(self.results, self.x, n), "y is [..., n], cut at panels")
 
 
 @irdl_op_definition

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, TensorType
@@ -59,11 +60,16 @@ class F32LinearOp(CpuOp):
         check(self, 1, all_agree(shape_of(self.w), panels), "w is [ceil(n / 16), K, 16]")
         fits = self.bias is None or all_agree(shape_of(self.bias), (n,))
         check(self, 2, fits, "bias is [n]")
-        fits = all(all_agree(shape_of(y)[:-1], x[:-1]) for y in self.results)
-        widths = [shape_of(y)[-1] for y in self.results]
-        fits &= agree(sum(widths, start=Dim.const(0)), n)
-        fits &= all((width.as_int() or 1) % LANES == 0 for width in widths[:-1])
+        fits = are_columns(self.results, self.x, n)
         check(self, 3, fits, "y is x with the last dimension n, cut at multiples of 16")
+
+
+def are_columns(parts: Sequence[SSAValue], x: SSAValue, n: int) -> bool:
+    """Whether each result is x with another last dimension, cut at panels, together n."""
+    fits = all(all_agree(shape_of(y)[:-1], shape_of(x)[:-1]) for y in parts)
+    widths = [shape_of(y)[-1] for y in parts]
+    fits &= agree(sum(widths, start=Dim.const(0)), n)
+    return fits and all((width.as_int() or 1) % LANES == 0 for width in widths[:-1])
 
 
 @irdl_op_definition

@@ -8,7 +8,8 @@
     %g = cpu.f32_linear %c, %down16, none {n = 576, activation = "none"}
 
 Weights of products are read in panels of 16 rows, a reshape is an alias, chains of elementwise ops
-are one program, and past and present tensors are the state of a cache that the graph names.
+are one program, a product that is cut between panels has several results, and past and present
+tensors are the state of a cache that the graph names.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from mllm_compiler.passes.graphs import (
     return_of,
     role_of,
 )
-from mllm_compiler.passes.lower_to_cpu import expressions
+from mllm_compiler.passes.lower_to_cpu import columns, expressions
 from mllm_compiler.passes.lower_to_cpu.builder import Builder
 from mllm_compiler.passes.lower_to_cpu.cache import lower_cache
 from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
@@ -73,6 +74,7 @@ def lower_graph(graph: FuncOp, cache: CacheAttr | None, bounds: dict[str, int]) 
             _lower_op(op, builder)
     remove_dead(graph)
     expressions.fuse(graph)
+    columns.merge(graph)
     _own_results(graph, builder)
     _own_aliases(graph, builder)
     graph.update_function_type()

@@ -6,7 +6,6 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
-from mllm_compiler.dialects.cpu.base import LANES
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.types import shape_of
 from mllm_compiler.passes.lower_to_cpu.builder import Builder
@@ -19,20 +18,8 @@ def activated_linear(op: mllm.ActivatedLinearOp, b: Builder) -> SSAValue:
 
 
 def qkv(op: mllm.QkvOp, b: Builder) -> list[SSAValue]:
-    """One product with three results, where each begins at a panel; then queries and keys turn."""
-    widths = [width.as_int() for width in op.widths]
-    packed = b.packed(op.weight)
-    if packed is not None and all(n is not None and n % LANES == 0 for n in widths[:2]):
-        made = cpu.F32LinearOp.call(
-            [op.x, packed, op.bias],
-            [part.type for part in op.results],
-            n=b.fixed(op.weight)[0],
-            activation="none",
-        )
-        b.insert(made)
-        parts: list[SSAValue] = list(made.results)
-    else:
-        parts = _cut(b, linear(b, op.x, op.weight, op.bias), op.widths)
+    """One product, cut in three; then queries and keys turn."""
+    parts = _cut(b, linear(b, op.x, op.weight, op.bias), op.widths)
     if op.positions is None or op.inv_freq is None:
         return parts
     turn = (op.positions, op.inv_freq)
@@ -45,7 +32,7 @@ def qkv(op: mllm.QkvOp, b: Builder) -> list[SSAValue]:
 
 
 def _cut(b: Builder, y: SSAValue, widths: tuple[Dim, ...]) -> list[SSAValue]:
-    """Columns one behind another, copied."""
+    """Columns one behind another."""
     parts: list[SSAValue] = []
     start = Dim.const(0)
     for width in widths:
