@@ -73,8 +73,8 @@ class Request:
         simplify: Whether onnxsim runs first.
         emit_c: Whether the program is also written as readable C, beside the bundle.
         validate: Whether each pass is proven on seeded inputs.
-        data: A folder of samples: what the recipe and the pruning of heads are calibrated on;
-            without a recipe, what passes are proven on too.
+        data: A folder of samples: what the recipe and the pruning of heads are calibrated on, and
+            passes are proven on.
     """
 
     model: Path
@@ -227,9 +227,9 @@ def _calibration(name: str, recipe: Recipe | None, data: Path | None) -> Limits 
 def _samples(
     request: Request, imported: Imported, warn: Callable[[str], None]
 ) -> Mapping[str, Sequence[Case]]:
-    """What passes are proven on besides seeded inputs; data that calibrates a recipe is not it."""
+    """What passes are proven on besides seeded inputs."""
     data = request.data
-    if data is None or not request.validate or request.quant is not None:
+    if data is None or not request.validate:
         return {}
     if any(data.rglob("*.npz")) or not data.is_dir():
         return samples_of(data, imported.module)

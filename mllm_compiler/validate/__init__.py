@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import isinf
+from math import isfinite, isinf
+from sys import float_info
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
@@ -200,16 +201,20 @@ class Validator:
         before = node_values(self._module, former, case.inputs, self.store)
         after = node_values(module, graph, case.inputs, self.store)
         allowed = worst.promised if worst.error > worst.promised else 0.0
+        allowed = float_info.max if isinf(worst.error) else allowed
         return first_difference(before, after, allowed)
 
     def _judge(self, pass_name: str, proof: Proof) -> None:
-        if proof.error <= proof.promised:
+        if proof.error <= proof.promised and isfinite(proof.error):
             return
         at = f"; the first node that moved is {proof.node}" if proof.node else ""
+        found = f"changed '{proof.result}' by {proof.error:.2e} on the input '{proof.case}'"
+        promise = f"it promises at most {proof.promised:.0e}"
+        if isinf(proof.promised):
+            promise = "it may change numbers, but neither shapes nor whether they are finite"
         raise CompileError(
             "MLC-P001",
-            f"'{pass_name}' changed '{proof.result}' by {proof.error:.2e} on the input "
-            f"'{proof.case}', it promises at most {proof.promised:.0e}{at}",
+            f"'{pass_name}' {found}, {promise}{at}",
             location=proof.graph,
             remedy=REMEDY,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import pytest
 
 from mllm_compiler.bundle.verify import open_bundle
 from mllm_compiler.cli.main import run
-from mllm_compiler.compiler import Request, compile_model
+from mllm_compiler.compiler import PROVEN_ON, Request, compile_model
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Ask, generate
 from mllm_compiler.generation.model import open_model
+from mllm_compiler.pipelines import FUSE, ROUNDING
 from mllm_compiler.quantisation.recipe import read_recipe, recipe_names
 from tests.bundle.small_bundle import KEY, TRUSTED
 from tests.cli.recipes import tiny
@@ -52,6 +54,20 @@ def test_turning_and_smoothing_keep_what_they_promise(tmp_path: Path) -> None:
     proofs = compile_model(request).proofs
     for name in ("rotate-weights", "smooth-activations"):
         assert 0 < proofs[name].error < 1e-4
+
+
+@pytest.mark.parametrize("recipe", ["w8a8", "w4a16-gptq"])
+def test_passes_behind_the_codes_are_proven_on_the_samples_too(recipe: str, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("The meeting starts at nine. " * 50)
+    request = Request(model=tiny("tiny-llama"), quant=recipe, validate=True)
+    seeded = compile_model(request).proofs
+    proofs = compile_model(replace(request, data=tmp_path / "data")).proofs
+    fused = "fuse-qkv" if recipe == "w4a16-gptq" else "fuse-quantized-linear"
+    windows = PROVEN_ON.tokens // PROVEN_ON.window
+    for name in ("lift-linear", "quantise-linears", fused, "place"):
+        assert proofs[name].runs == seeded[name].runs + windows
+    assert max(proofs[name].error for name in FUSE.passes) <= ROUNDING
 
 
 @pytest.mark.parametrize("name", ["tiny-vit", "tiny-whisper", "tiny-vlm", "tiny-bert"])

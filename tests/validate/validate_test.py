@@ -43,6 +43,14 @@ class Keep(ModulePass):
         return
 
 
+def replace_addition(module: ModuleOp, kind: str) -> None:
+    other = parse(TEXT.replace("mllm.binary add", f"mllm.binary {kind}"))
+    (ours,), (theirs,) = (
+        [found for found in each.walk() if isinstance(found, BinaryOp)] for each in (module, other)
+    )
+    ours.properties["kind"] = theirs.properties["kind"]
+
+
 @dataclass(frozen=True)
 class AddToMul(ModulePass):
     """Turns additions into products, wrongly."""
@@ -50,12 +58,17 @@ class AddToMul(ModulePass):
     name = "add-to-mul"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        other = parse(TEXT.replace("mllm.binary add", "mllm.binary mul"))
-        (ours,), (theirs,) = (
-            [found for found in module.walk() if isinstance(found, BinaryOp)]
-            for module in (op, other)
-        )
-        ours.properties["kind"] = theirs.properties["kind"]
+        replace_addition(op, "mul")
+
+
+@dataclass(frozen=True)
+class Overflow(ModulePass):
+    """Turns additions into powers, which large numbers do not have."""
+
+    name = "overflow"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        replace_addition(op, "pow")
 
 
 def parse(text: str) -> ModuleOp:
@@ -81,6 +94,14 @@ def test_a_pass_that_moves_a_result_is_named() -> None:
     error = caught.value
     assert (error.code, error.exit_code, error.location) == ("MLC-P001", 3, "doubles")
     assert "'add-to-mul' changed 'y' by" in error.message
+
+
+def test_a_pass_that_may_change_numbers_may_not_lose_them() -> None:
+    with pytest.raises(CompileError) as caught:
+        validated(Keep(), Overflow(), tolerance=np.inf)
+    assert caught.value.code == "MLC-P001"
+    assert "'overflow' changed 'y' by inf" in caught.value.message
+    assert "neither shapes nor whether they are finite" in caught.value.message
 
 
 def test_a_tolerance_is_a_promise_and_no_more() -> None:
