@@ -75,6 +75,7 @@ class Request:
         validate: Whether each pass is proven on seeded inputs.
         data: A folder of samples: what the recipe and the pruning of heads are calibrated on, and
             passes are proven on.
+        keep_values: A pattern of nodes whose values graphs return too, to be looked at.
     """
 
     model: Path
@@ -90,6 +91,7 @@ class Request:
     emit_c: bool = False
     validate: bool = False
     data: Path | None = None
+    keep_values: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +244,8 @@ def _samples(
 def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
     """The passes to run."""
     quantised = request.quant is not None
-    names = pass_names(request.target, pruning=pruning, quantised=quantised)
+    kept = request.keep_values is not None
+    names = pass_names(request.target, pruning=pruning, quantised=quantised, kept=kept)
     if request.stop_after is None:
         return names
     if request.stop_after == IMPORT:
@@ -259,6 +262,8 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
         return {"static": target(request.target).shapes == STATIC}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}
+    if name == "keep-values" and request.keep_values is not None:
+        return {"nodes": request.keep_values}
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:
         return {"embedding": spec.text.embedding}
     return {}

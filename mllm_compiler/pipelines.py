@@ -58,6 +58,7 @@ TOLERANCES: dict[str, float] = {
     "bucket-shapes": ROUNDING,
     "place": 0.0,
     "split-language-model": ROUNDING,
+    "keep-values": 0.0,
     "lower-to-cpu": ROUNDING,
     "lower-to-tfl": ROUNDING,
     "plan-memory": 0.0,
@@ -143,6 +144,9 @@ BUCKET = Stage(
 )
 PLACE = Stage(("place",), "every op has a home on the target")
 SPLIT = Stage(("split-language-model",), "a language model has the entries prefill and decode")
+KEEP = Stage(("keep-values",), "what nodes of the model give is a result")
+"""Behind the split, where values are asked for."""
+
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
 LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
 PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")
@@ -172,9 +176,12 @@ def class_name(name: str) -> str:
 
 
 def pass_names(
-    pipeline: str, *, pruning: Sequence[str] = (), quantised: bool = False
+    pipeline: str, *, pruning: Sequence[str] = (), quantised: bool = False, kept: bool = False
 ) -> tuple[str, ...]:
-    """The passes of a pipeline in order, with those that prune and those of a recipe."""
+    """The passes of a pipeline in order, with those that prune and those of a recipe.
+
+    Where values are kept, they are so before the module is lowered.
+    """
     names = list[str]()
     for stage in PIPELINES[pipeline]:
         names += stage.passes
@@ -182,7 +189,10 @@ def pass_names(
             names += [*pruning, *(QUANTISE.passes if quantised else ())]
         if stage is FUSE and quantised:
             names += CACHE.passes
-    return tuple(names)
+    if not kept:
+        return tuple(names)
+    at = names.index(LOWER.passes[0]) if LOWER.passes[0] in names else len(names)
+    return (*names[:at], *KEEP.passes, *names[at:])
 
 
 def read_passes(

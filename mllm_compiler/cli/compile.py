@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 makes buckets."
 
+KEEP_VALUES = "Also return what nodes of the model give, by a pattern of their names: '*/mlp/*'."
 PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 
 
@@ -37,6 +38,7 @@ PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 @click.option(
     "--data", type=PATH, help="Samples: for the recipe, to prune heads by, to prove passes on."
 )
+@click.option("--keep-values", metavar="NODES", help=KEEP_VALUES)
 @click.option("--simplify", is_flag=True, help="Run onnxsim first.")
 @click.option("--report", type=PATH, help="Write a report: FILE.json or FILE.html.")
 @click.option("--emit", type=click.Choice(["c"]), help="Also write readable C beside the bundle.")
@@ -55,6 +57,7 @@ def compile_command(
     stop_after: str | None,
     validate: bool,
     data: Path | None,
+    keep_values: str | None,
     simplify: bool,
     report: Path | None,
     emit: str | None,
@@ -97,6 +100,7 @@ def compile_command(
             simplify=simplify,
             validate=validate,
             data=data,
+            keep_values=keep_values,
             emit_c=emit == "c",
         )
         traffic = None if report is None else Traffic()

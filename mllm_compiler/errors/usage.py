@@ -150,4 +150,14 @@ CODES: dict[str, ErrorCode] = {
         "[MLC-U017] (docs/checking.md says what the data of a check looks like)",
         remedy="Give data of the kind that the model takes; `docs/checking.md` lists them.",
     ),
+    "MLC-U018": ErrorCode(
+        title="No node to look at",
+        exit=2,
+        cause="`--keep-values` was given a pattern that is the name of no node of the compiled "
+        "model. Passes make one operation of several nodes, so that some names are gone.",
+        example="--keep-values: error: no node of the compiled model has a name like '/fc*' "
+        '[MLC-U018] (--dump-dir shows the names of nodes, as loc("..."))',
+        remedy="Give a pattern, with `*` and `?`, that names a node of the dump behind the last "
+        "`fuse-*` pass.",
+    ),
 }

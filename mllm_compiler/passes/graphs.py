@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from xdsl.dialects.builtin import (
@@ -123,6 +123,15 @@ def erase_results(graph: FuncOp, names: Collection[str]) -> None:
     graph.update_function_type()
 
 
+def add_results(graph: FuncOp, values: Mapping[str, SSAValue]) -> None:
+    """Returns values of a graph under names, behind the results that it has."""
+    end = return_of(graph)
+    names = graph.res_attrs or named(result_names(graph))
+    graph.properties["res_attrs"] = ArrayAttr([*names, *named(values)])
+    end.operands = [*end.operands, *values.values()]
+    graph.update_function_type()
+
+
 def set_attribute(graph: FuncOp, side: str, index: int, name: str, value: Attribute) -> None:
     """Sets one attribute of an argument (`arg_attrs`) or result (`res_attrs`)."""
     attrs = graph.arg_attrs if side == "arg_attrs" else graph.res_attrs
@@ -154,6 +163,15 @@ def remove_dead(graph: FuncOp) -> None:
 def location_of(op: Operation) -> str:
     """The ONNX node that an op was made from; without one, the op's own name."""
     return location_name(op) or op.name
+
+
+def last_ops(graph: FuncOp) -> dict[str, Operation]:
+    """The last op that was made from each node; an op in a region runs many times, so is none.
+
+    A weight has no node.
+    """
+    ops = [op for op in block_of(graph).ops if op.operands and op.results and location_name(op)]
+    return {location_name(op): op for op in ops}
 
 
 def users(value: SSAValue) -> Iterator[Operation]:

@@ -11,7 +11,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation
 
 from mllm_compiler.dialects.locations import location_name
-from mllm_compiler.passes.graphs import block_of, pipeline_of
+from mllm_compiler.passes.graphs import last_ops, pipeline_of
 from mllm_compiler.reference import Listener, run_function
 from mllm_compiler.reference.cpu import CacheState, run_lowered
 from mllm_compiler.validate.compare import relative_error
@@ -69,15 +69,6 @@ def node_values(module: ModuleOp, graph: FuncOp, inputs: Values, store: WeightSt
 
     run_graph(module, graph, inputs, store, listener=listen)
     return values
-
-
-def last_ops(graph: FuncOp) -> dict[str, Operation]:
-    """The last op that was made from each node; an op in a region runs many times, so is none.
-
-    A weight has no node.
-    """
-    ops = [op for op in block_of(graph).ops if op.operands and op.results and location_name(op)]
-    return {location_name(op): op for op in ops}
 
 
 def first_difference(before: Values, after: Values, allowed: float) -> str:

@@ -107,6 +107,44 @@ def test_a_language_model_is_held_to_its_reference_and_to_float(capsys: Captured
     assert not re.search(r'(src|href)="http', page)
 
 
+def test_values_within_are_held_to_the_reference_where_both_bundles_keep_them(
+    capsys: Captured,
+) -> None:
+    Path("texts").mkdir()
+    Path("texts", "a.txt").write_text(TEXT)
+    model = str(tiny("tiny-llama"))
+    for target in ("c", "numpy"):
+        words = ["--quant", "w8a8", "--keep-values", "*", "-o", f"{target}.mllm_bundle"]
+        assert run(["compile", model, "--target", target, *words]) == 0
+    capsys.readouterr()
+    words = ["--baseline", model, "--reference", "numpy.mllm_bundle", "--data", "texts", "--json"]
+    run(["check", "accuracy", "c.mllm_bundle", *words])
+    facts = json.loads(capsys.readouterr().out)
+    gates = {g["name"]: g["value"] for g in facts["gates"] if g["group"] == "fidelity"}
+    for block in range(2):
+        for node in ("self_attn/q_proj", "mlp/down_proj", "self_attn/o_proj"):
+            assert gates[f"decoder//model/layers.{block}/{node}/MatMul"] > 0.999
+    assert len(gates) > 20
+    assert run(["run", "c.mllm_bundle", "--prompt", "hello", "--max-new-tokens", "2"]) == 0
+
+
+def test_the_layer_in_which_a_target_deviates_is_seen(capsys: Captured) -> None:
+    Path("b").mkdir()
+    encoder("b/plain.onnx", noise=0.0)
+    words = ["--target", "numpy", "--keep-values", "/first", "-o", "b.mllm_bundle"]
+    assert run(["compile", "b/plain.onnx", *words]) == 0
+    Path("a").mkdir()
+    encoder("a/plain.onnx", noise=0.3)
+    assert run(["compile", "a/plain.onnx", "--keep-values", "*", "-o", "a.mllm_bundle"]) == 0
+    samples()
+    capsys.readouterr()
+    words = ["--baseline", "a/plain.onnx", "--reference", "b.mllm_bundle", "--data", "data"]
+    assert run(["check", "accuracy", "a.mllm_bundle", *words, "--json"]) == 3
+    gates = [g for g in json.loads(capsys.readouterr().out)["gates"] if g["group"] == "fidelity"]
+    assert [gate["name"] for gate in gates] == ["plain/y", "plain//first"]
+    assert [gate["verdict"] for gate in gates] == ["failed", "passed"]
+
+
 def test_noise_fails_and_names_the_layer(capsys: Captured) -> None:
     assert checked(0.3, "--junit", "j.xml") == 3
     lines = capsys.readouterr().out.splitlines()

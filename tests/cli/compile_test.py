@@ -134,6 +134,7 @@ def test_emit_c_writes_sources_beside_the_bundle(tmp_path: Path) -> None:
         (["tiny-llama", "--tarhet", "c"], 2, "(did you mean --target?)"),
         (["tiny-llama", "--emit", "c", "--target", "numpy"], 2, "[MLC-U007]"),
         (["tiny-llama", "--unsigned", "--key", "k"], 2, "[MLC-U007]"),
+        (["tiny-llama", "--keep-values", "/fc?"], 2, "has a name like '/fc?' [MLC-U018]"),
         (
             ["tiny-llama", "--data", "."],
             2,
@@ -225,6 +226,7 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
         "emit_c",
         "validate",
         "data",
+        "keep_values",
     ]
     assert [field.name for field in fields(Compiled)] == [
         "name",
