@@ -85,9 +85,11 @@ def read_dump(path: Path, store: WeightStore) -> ModuleOp:
 
 def unparsed(fault: ParseError) -> CompileError:
     """The error of text that is no IR."""
+    # xDSL 0.75 says "{first_char}" itself, where it means the character.
+    text = fault.msg.replace("{first_char}", f"'{fault.span.text[:1]}'")
     return CompileError(
         "MLC-U008",
-        fault.msg.strip().splitlines()[0],
+        text.strip().splitlines()[0],
         location=str(fault.span.get_location()),
         remedy="docs/dialects.md shows how each operation is written",
     )

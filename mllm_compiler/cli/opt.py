@@ -20,6 +20,7 @@ from mllm_compiler import __version__
 from mllm_compiler.bundle.files import file_error, reading
 from mllm_compiler.cli.faults import guarded, say
 from mllm_compiler.dialects import DIALECTS, CompilerContext, dialect_factory
+from mllm_compiler.dialects.printing import ExactTarget, text_of
 from mllm_compiler.dialects.verify import verify
 from mllm_compiler.dumps import unparsed
 from mllm_compiler.errors import CompileError
@@ -56,6 +57,11 @@ class MllmOpt(xDSLOptMain):
         super().register_all_passes()
         for name in PASSES:
             self.register_pass(name, partial(pass_class, name))
+
+    def register_all_targets(self) -> None:
+        """Registers what xDSL can write; of `mlir`, what parses back to the same numbers."""
+        self.available_targets["mlir"] = lambda: ExactTarget
+        super().register_all_targets()
 
     def register_all_arguments(self, arg_parser: argparse.ArgumentParser) -> None:
         """Adds our options."""
@@ -115,12 +121,12 @@ class MllmOpt(xDSLOptMain):
         if previous is None:
             return
         if self.args.print_ir_after_all:
-            say(f"// -----// IR Dump After {previous.name} //----- //\n{module!s}\n")
+            say(f"// -----// IR Dump After {previous.name} //----- //\n{text_of(module)}\n")
         if self.args.dump_dir is not None:
             self.args.dump_dir.mkdir(parents=True, exist_ok=True)
             number = self.pipeline.passes.index(previous) + 1
             path: Path = self.args.dump_dir / f"{number:02d}-{previous.name}.mlir"
-            path.write_text(f"{module!s}\n", encoding="utf-8")
+            path.write_text(f"{text_of(module)}\n", encoding="utf-8")
 
     def _validate(self, previous: ModulePass | None, module: ModuleOp) -> None:
         """Proves the pass that ran; what is known of the module before is kept between calls."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
-from typing import cast
+from dataclasses import dataclass
+from typing import IO, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr
+from xdsl.context import Context
+from xdsl.dialects.builtin import AnyFloat, DenseIntOrFPElementsAttr, ModuleOp
 from xdsl.ir import Attribute, Operation
 from xdsl.printer import Printer
+from xdsl.targets.mlir import MLIRTarget
 
 from mllm_compiler.dialects.types import dtype_of, is_float
 
@@ -40,6 +43,26 @@ def _array(dense: DenseIntOrFPElementsAttr[AnyFloat]) -> NDArray[np.generic]:
 
 def _finite(dense: DenseIntOrFPElementsAttr[AnyFloat]) -> bool:
     return bool(np.isfinite(np.array(dense.get_values())).all())
+
+
+@dataclass(frozen=True)
+class ExactTarget(MLIRTarget):
+    """What `mllm-opt` prints: text that parses back; in colours, xDSL's."""
+
+    def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
+        """Writes a module."""
+        if self.syntax_highlight:
+            super().emit(ctx, module, output)
+            return
+        printer = ExactPrinter(
+            stream=output,
+            print_generic_format=self.print_generic_format,
+            print_properties_as_attributes=self.print_properties_as_attributes,
+            print_debuginfo=self.print_debuginfo,
+        )
+        printer.print_op(module)
+        printer.print_metadata(ctx.loaded_dialects)
+        output.write("\n\n")
 
 
 def text_of(op: Operation) -> str:
