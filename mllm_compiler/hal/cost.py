@@ -2,12 +2,13 @@
 
 A contraction counts two operations for each product, everything else that computes one for each
 element of its result; moving data counts none. Bytes are those of operands and results, but of a
-cache that attention appends to, only new tokens are written.
+cache that attention appends to, only new tokens are written, and a product with a weight of codes
+reads the codes: kernels unpack them a tile at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -44,15 +45,36 @@ class Cost:
 
 def cost_of(op: Operation, env: Env) -> Cost:
     """The cost of an op with the symbols of `env`; a data-dependent dimension counts as 1."""
+    if isinstance(op, mllm.DequantizeOp) and _is_unpacked_by_readers(op):
+        return Cost(0, 0, 0)
     elements = sum(_elements(r, env) for r in op.results)
     flops = FLOPS.get(type(op), _none)(op, elements, env)
-    weights = [v for v in op.operands if isinstance(v.owner, mllm.WeightOp | mllm.ConstantOp)]
+    operands = [part for v in op.operands for part in _parts(op, v)]
+    weights = [v for v in operands if _is_stored(v)]
     read, written, kept = (
-        sum(_nbytes(v, env) for v in values) for values in (op.operands, op.results, weights)
+        sum(_nbytes(v, env) for v in values) for values in (operands, op.results, weights)
     )
     if isinstance(op, mllm.CachedAttentionOp):
         written -= _nbytes(op.past_k, env) + _nbytes(op.past_v, env)
     return Cost(flops, read, written, kept)
+
+
+def _is_stored(value: SSAValue) -> bool:
+    return isinstance(value.owner, mllm.WeightOp | mllm.ConstantOp)
+
+
+def _is_unpacked_by_readers(op: mllm.DequantizeOp) -> bool:
+    """Whether an op says what stored codes mean, and all that read it are products."""
+    products = all(isinstance(use.operation, PRODUCTS) for use in op.result.uses)
+    return products and all(_is_stored(v) for v in op.operands)
+
+
+def _parts(op: Operation, value: SSAValue) -> Sequence[SSAValue]:
+    """What is read of an operand: codes, scales and zero points of a weight that has them."""
+    maker = value.owner
+    if isinstance(op, PRODUCTS) and isinstance(maker, mllm.DequantizeOp):
+        return maker.operands if _is_unpacked_by_readers(maker) else [value]
+    return [value]
 
 
 def _none(op: Operation, elements: int, env: Env) -> int:
@@ -120,6 +142,16 @@ def _window(op: Operation, elements: int, env: Env) -> int:
     assert isinstance(op, mllm.PoolOp)
     return elements * prod(op.window[0])
 
+
+PRODUCTS = (
+    mllm.LinearOp,
+    mllm.ActivatedLinearOp,
+    mllm.MlpOp,
+    mllm.GatedMlpOp,
+    mllm.NormGatedMlpOp,
+    mllm.QkvOp,
+)
+"""Ops that may read a weight as codes."""
 
 NORMS = {mllm.NormKind.LAYER: 8, mllm.NormKind.RMS: 4}
 """The operations of a norm for each element."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects import test
 from xdsl.dialects.builtin import TensorType, f32
@@ -51,6 +52,22 @@ def test_weights_are_told_from_what_flows() -> None:
     x = test.TestOp(result_types=[TensorType(f32, [3, 8])]).results[0]
     cost = cost_of(mllm.LinearOp(x, weight), {})
     assert (cost.weights, cost.read, cost.written) == (4 * 32, 4 * (24 + 32), 4 * 12)
+
+
+def test_a_product_with_a_weight_of_codes_reads_the_codes() -> None:
+    """Of 4 bits [4, 8] with a scale of 16 bits and a zero point of 4 for each block of 4."""
+    codes = mllm.ConstantOp.of(np.zeros((4, 8), ml_dtypes.uint4)).results[0]
+    scale = mllm.ConstantOp.of(np.ones((4, 2), np.float16)).results[0]
+    zero = mllm.ConstantOp.of(np.zeros((4, 2), ml_dtypes.uint4)).results[0]
+    meant = mllm.DequantizeOp(codes, scale, zero, axis=1, block_size=4, element=f32)
+    x = test.TestOp(result_types=[TensorType(f32, [3, 8])]).results[0]
+    cost = cost_of(mllm.LinearOp(x, meant.result), {})
+    packed = 4 * 8 // 2 + 2 * 4 * 2 + 4 * 2 // 2
+    assert (cost.weights, cost.read, cost.written) == (packed, 4 * 24 + packed, 4 * 12)
+    assert cost.flops == 2 * 3 * 8 * 4
+    assert cost_of(meant, {}).bytes == 0
+    mllm.UnaryOp(mllm.UnaryKind.ABS, meant.result)
+    assert cost_of(meant, {}).written == 4 * 32
 
 
 def test_a_scan_counts_products_a_sum_and_an_exponential_of_each_state() -> None:
