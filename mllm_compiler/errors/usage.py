@@ -124,8 +124,8 @@ CODES: dict[str, ErrorCode] = {
     "MLC-U015": ErrorCode(
         title="A dimension that cannot be set",
         exit=2,
-        cause="`--dim` names a dimension that no input of the model has, or gives it no size, no "
-        "range and no list of sizes.",
+        cause="`--dim` names a dimension that no input of the model has, gives it no size, no "
+        "range and no list of sizes, or leaves a language model no tokens to read.",
         example="--dim sequence_lenght: error: no input has a dimension 'sequence_lenght' "
         "[MLC-U015] (did you mean 'sequence_length'?)",
         remedy="Write `--dim NAME=8` for a fixed size, `--dim 'NAME<=8'` or `--dim '1<=NAME<=8'` "

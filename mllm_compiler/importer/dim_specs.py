@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 from xdsl.utils.hints import isa
@@ -56,6 +56,9 @@ class DimSpec:
             return f"the buckets {list(self.buckets)} are not from 1 to {most}"
         return None
 
+
+TOKENS: Final = ("input_ids", "inputs_embeds")
+"""The inputs of a language model whose tokens it goes on from."""
 
 SPELLINGS: Final = "NAME=8, 'NAME<=8', '1<=NAME<=8' or NAME=1,4,8"
 
@@ -109,15 +112,19 @@ def bounds_of(
         functions: The graphs.
 
     Raises:
-        CompileError: MLC-I023 or MLC-U015, no input has a symbol of the name.
+        CompileError: MLC-I023 or MLC-U015, no input has a symbol of the name, or it leaves a model
+            no tokens.
     """
-    inputs = (type for function in functions for type in function.function_type.inputs)
+    graphs = list(functions)
+    inputs = (type for graph in graphs for type in graph.function_type.inputs)
     symbols = list(dict.fromkeys(s for type in inputs for s in sorted(_symbols(type))))
     for name in written:
         _check_name(name, symbols, "MLC-I023", f"{source}: dims.{name}")
     for name in given:
         _check_name(name, symbols, "MLC-U015", f"{OPTION} {name}")
     specs = {**written, **given}
+    for name in [name for name, spec in given.items() if spec.max == 0]:
+        _check_tokens(name, graphs)
     return [specs.get(s, DimSpec()).bound(s) for s in dict.fromkeys([*specs, *symbols])]
 
 
@@ -127,6 +134,18 @@ def _check_name(name: str, symbols: list[str], code: str, at: str) -> None:
     near = get_close_matches(name, symbols, n=1, cutoff=0.0)
     remedy = f"did you mean '{near[0]}'?" if near else "all inputs have static shapes"
     raise CompileError(code, f"no input has a dimension '{name}'", location=at, remedy=remedy)
+
+
+def _check_tokens(name: str, graphs: Iterable[FuncOp]) -> None:
+    """Refuses a dimension of no elements where tokens go in."""
+    for graph in graphs:
+        types = graph.function_type.inputs.data
+        for port, type in zip(graph.arg_attrs or (), types, strict=True):
+            word = port.data.get("mllm.name")
+            if isinstance(word, StringAttr) and word.data in TOKENS and name in _symbols(type):
+                message = f"at size 0, '{word.data}' of '{graph.sym_name.data}' has no tokens"
+                at, remedy = f"{OPTION} {name}", "give a size from 1 on"
+                raise CompileError("MLC-U015", message, location=at, remedy=remedy)
 
 
 def _symbols(type: Attribute) -> set[str]:

@@ -12,8 +12,9 @@ becomes
       {..., causal = true} : (...) -> tensor<1x3x32xf32>
 
 where %keys counts the keys from 0 and %queries the queries from S - T. Parts of a sum of biases
-are read one by one; those that say anything else stay the bias. A query that sees no key attends
-to all alike in both forms.
+are read one by one; those that say anything else stay the bias. A query that sees no key means
+nothing: in the first form it attends to what the spelling leaves (where two masks are added, to the
+keys that only one of them excludes), in the second to all keys alike.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from mllm_compiler.dialects.mllm import (
     ReshapeOp,
     TransposeOp,
 )
+from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import bits_of, element_of, rank_of, shape_of
 from mllm_compiler.passes.canonical_form import SHAPE_PATTERNS
 from mllm_compiler.passes.lift_linear import Transposed
@@ -128,8 +129,8 @@ def _product_of_numbers(op: LinearOp, rewriter: PatternRewriter) -> None:
     x, weight = made_by(op.x, DequantizeOp), made_by(op.weight, DequantizeOp)
     if x is None or weight is None or not _is_narrow(x, weight):
         return
-    size = weight.block_size
-    if not _fits_rows(x, None if size is None else size.value.data):
+    size = value_of(weight.block_size)
+    if not _fits_rows(x, size):
         return
     in_rows = size is None and all(_is_for_rows(p) for p in (weight.scale, weight.zero_point))
     in_blocks = size is not None and weight.axis is not None and weight.axis.value.data == 1
@@ -143,7 +144,7 @@ def _product_of_numbers(op: LinearOp, rewriter: PatternRewriter) -> None:
         x_zero=x.zero_point,
         weight_zero=weight.zero_point,
         bias=op.bias,
-        block_size=None if size is None else size.value.data,
+        block_size=size,
     )
     substitute(rewriter, op, made)
 
@@ -176,18 +177,7 @@ def _bias(op: BinaryOp, rewriter: PatternRewriter) -> None:
         if linear is None or linear.bias is not None or not value.has_one_use():
             continue
         if shape_of(row) == shape_of(linear.weight)[:1]:
-            size = linear.block_size
-            made = QuantizedLinearOp(
-                linear.x,
-                linear.x_scale,
-                linear.weight,
-                linear.weight_scale,
-                x_zero=linear.x_zero,
-                weight_zero=linear.weight_zero,
-                bias=row,
-                block_size=None if size is None else size.value.data,
-            )
-            substitute(rewriter, op, made)
+            substitute(rewriter, op, linear.with_bias(row))
             return
 
 

@@ -112,6 +112,8 @@ def test_memory_is_planned_for_the_bound(tmp_path: Path) -> None:
         ("4<=sequence_length<=3", "no size is from 4 to 3"),
         ("sequence_length=4,2", "[4, 2] do not ascend"),
         ("sequence_length=99999999999", "no size is from 99999999999"),
+        ("sequence_length=0", "at size 0, 'input_ids' of 'decoder' has no tokens"),
+        ("sequence_length<=0", "at size 0, 'input_ids' of 'decoder' has no tokens"),
     ],
 )
 def test_a_wrong_dimension_is_one_line(text: str, words: str, capsys: Captured) -> None:

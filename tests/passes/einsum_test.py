@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from mllm_compiler.errors import CompileError
 from mllm_compiler.importer import import_model
 from mllm_compiler.passes.equations import read_equation
 from mllm_compiler.passes.graphs import graphs
@@ -97,6 +98,21 @@ def test_an_equation_means_what_numpy_says(equation: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("equation", ["ij,jk->iz", "ij,jk->iik", "ij->ij,k", "ijk,jk->i"])
 def test_what_does_not_fit_is_no_equation(equation: str) -> None:
     assert read_equation(equation, [2, 2]) is None
+
+
+@pytest.mark.parametrize(
+    ("equation", "dims"),
+    [("ij,jk->ik", [[2, 3], [4, 5]]), ("ij,ij->", [[2, 3], [2, 4]]), ("ii->i", [[2, 3]])],
+)
+def test_extents_that_differ_are_a_located_line(
+    equation: str, dims: list[list[int | str]], tmp_path: Path
+) -> None:
+    """NumPy's einsum refuses them too."""
+    with pytest.raises(ValueError, match=r"dimension|broadcast"):
+        np.einsum(equation, *[np.ones(d) for d in dims])
+    with pytest.raises(CompileError) as caught:
+        lifted(einsum(equation, dims, tmp_path))
+    assert caught.value.location == "/einsum"
 
 
 def test_sizes_may_be_symbols(tmp_path: Path) -> None:

@@ -106,6 +106,19 @@ class QuantizedLinearOp(IRDLOperation):
             result_types=[tensor_of(element_of(x_scale), dims)],
         )
 
+    def with_bias(self, bias: SSAValue) -> QuantizedLinearOp:
+        """The same product with a bias."""
+        return QuantizedLinearOp(
+            self.x,
+            self.x_scale,
+            self.weight,
+            self.weight_scale,
+            x_zero=self.x_zero,
+            weight_zero=self.weight_zero,
+            bias=bias,
+            block_size=value_of(self.block_size),
+        )
+
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
         x, weight = shape_of(self.x), shape_of(self.weight)
