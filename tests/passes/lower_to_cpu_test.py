@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i1, i64
 from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
+from mllm_compiler.dialects.cpu.elementwise import depth, words
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import Activation, BinaryKind, CompareKind, UnaryKind
 from mllm_compiler.errors import CompileError
@@ -130,6 +132,30 @@ def test_no_program_reads_more_than_eight_operands() -> None:
     ops, _ = lowered(X, build)
     assert max(len(op.operands) for op in ops) == 8
     assert len(ops) == 2
+
+
+def test_no_program_holds_more_than_sixteen_values() -> None:
+    def build(g: Graph) -> SSAValue:
+        y = g.add(mllm.UnaryOp(UnaryKind.TANH, g["x"]))
+        for _ in range(40):
+            y = g.add(mllm.BinaryOp(BinaryKind.SUB, g["x"], y))
+        return y
+
+    ops, _ = lowered(X, build)
+    programs = [words(str(op.properties["program"]).strip('"')) for op in ops]
+    assert [depth(program) for program in programs] == [16, 16, 11]
+
+
+def test_a_long_chain_is_lowered_in_the_time_of_its_length() -> None:
+    """A quarter of a second of processor time; where each step read the whole chain, 14."""
+    g = Graph("main", "graph", WeightStore(), X)
+    y = g["x"]
+    for _ in range(3000):
+        y = g.add(mllm.BinaryOp(BinaryKind.ADD, y, g["x"]))
+    module, start = module_of(g.finish({"y": y})), time.process_time()
+    LowerToCpu().apply(Context(), module)
+    assert time.process_time() - start < 4
+    assert len([op for op in block_of(g.func).ops if isinstance(op, cpu.CpuOp)]) == 1
 
 
 def test_comparison_and_choice_are_one_program() -> None:

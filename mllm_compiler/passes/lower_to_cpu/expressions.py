@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from xdsl.dialects.builtin import StringAttr, i1, i64
 from xdsl.dialects.func import FuncOp
@@ -15,6 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.cpu.elementwise import (
+    ARITY,
     MAX_DEPTH,
     MAX_INPUTS,
     ElementwiseOp,
@@ -114,28 +118,72 @@ def _number(value: SSAValue) -> Word | None:
     return ("iconst", int(first))
 
 
+@dataclass
+class _Program:
+    """A program as it is put together: where `words` has a number, a value stands here.
+
+    Attributes:
+        words: Functions and constants, and the values that are loaded.
+        depth: The most values that it holds at once.
+    """
+
+    words: list[Word | SSAValue]
+    depth: int
+
+    @staticmethod
+    def of(op: ElementwiseOp) -> _Program:
+        """What an op says."""
+        text = op.properties["program"]
+        assert isinstance(text, StringAttr)
+        given = words(text.data)
+        loaded = [op.operands[int(w[1])] if w[0] == "in" else w for w in given]
+        return _Program(loaded, depth(given) or MAX_DEPTH + 1)
+
+    def text(self, inputs: Sequence[SSAValue]) -> str:
+        """The program over inputs by their numbers."""
+        number: dict[SSAValue, Word] = {v: ("in", at) for at, v in enumerate(inputs)}
+        return spell([number[w] if isinstance(w, SSAValue) else w for w in self.words])
+
+    def with_inner(self, value: SSAValue, inner: _Program) -> _Program:
+        """The program with what makes a value in its place."""
+        at = self.words.index(value)
+        before = sum(1 if isinstance(w, SSAValue) else _growth(w) for w in self.words[:at])
+        spliced = [*self.words[:at], *inner.words, *self.words[at + 1 :]]
+        return _Program(spliced, max(self.depth, before + inner.depth))
+
+
+def _growth(word: Word) -> int:
+    """How many more values there are after a word."""
+    return 1 - (ARITY[str(word[1])] if word[0] == "op" else 0)
+
+
 def fuse(graph: FuncOp) -> None:
     """Merges each elementwise op into its only user where both run over one shape."""
+    programs: dict[Operation, _Program] = {}
     for op in list(block_of(graph).ops):
         if isinstance(op, ElementwiseOp):
-            _absorb(op)
+            programs[op] = _Program.of(op)
+            _absorb(op, programs)
+    for op, program in programs.items():
+        op.properties["program"] = StringAttr(program.text(op.operands))
 
 
-def _absorb(op: ElementwiseOp) -> None:
+def _absorb(op: ElementwiseOp, programs: dict[Operation, _Program]) -> None:
+    """Takes what makes an op's operands into it, whose program grows at its short end."""
     while True:
-        merged = next((m for v in op.operands if (m := _merge(op, v)) is not None), None)
+        merged = next((m for v in op.operands if (m := _merge(op, v, programs)) is not None), None)
         if merged is None:
             return
-        inner, inputs, program = merged
+        inner, inputs, programs[op] = merged
         op.operands = inputs
-        op.properties["program"] = StringAttr(spell(program))
+        del programs[inner]
         inner.detach()
         inner.erase()
 
 
 def _merge(
-    op: ElementwiseOp, value: SSAValue
-) -> tuple[Operation, list[SSAValue], list[Word]] | None:
+    op: ElementwiseOp, value: SSAValue, programs: dict[Operation, _Program]
+) -> tuple[Operation, list[SSAValue], _Program] | None:
     inner = value.owner
     if not isinstance(inner, ElementwiseOp) or type(inner) is not type(op):
         return None
@@ -143,34 +191,17 @@ def _merge(
         return None
     if shape_of(value) != shape_of(op.results[0]) or not _exact(op, value):
         return None
-    outer_program, inner_program = _program(op), _program(inner)
-    at = list(op.operands).index(value)
-    if sum(word == ("in", at) for word in outer_program) != 1:
+    outer = programs[op]
+    if sum(word is value for word in outer.words) != 1:
         return None
     inputs = list(dict.fromkeys([*(v for v in op.operands if v is not value), *inner.operands]))
-    program: list[Word] = []
-    for word in outer_program:
-        if word == ("in", at):
-            program += [_renumber(w, list(inner.operands), inputs) for w in inner_program]
-        else:
-            program.append(_renumber(word, list(op.operands), inputs))
-    deepest = depth(program)
-    if len(inputs) > MAX_INPUTS or deepest is None or deepest > MAX_DEPTH:
+    whole = outer.with_inner(value, programs[inner])
+    if len(inputs) > MAX_INPUTS or whole.depth > MAX_DEPTH:
         return None
-    return inner, inputs, program
+    return inner, inputs, whole
 
 
 def _exact(op: ElementwiseOp, value: SSAValue) -> bool:
     """Whether a value held in a register equals what would have been stored."""
     narrow = isinstance(op, cpu.I64ElementwiseOp) and element_of(value) not in (i64, i1)
     return not narrow
-
-
-def _program(op: ElementwiseOp) -> list[Word]:
-    text = op.properties["program"]
-    assert isinstance(text, StringAttr)
-    return words(text.data)
-
-
-def _renumber(word: Word, before: list[SSAValue], after: list[SSAValue]) -> Word:
-    return ("in", after.index(before[int(word[1])])) if word[0] == "in" else word
