@@ -121,37 +121,22 @@ static void convolve_stretches(void *argument, size_t begin, size_t end, void *s
 /* One filter of one image, a row of outputs and a tap at a time. */
 static void convolve_filter(const job *j, size_t item) {
   const mllm_window *w = &j->window;
-  const uint32_t last = w->rank - 1;
   const size_t filter = item % j->filters;
   const size_t group_channels = j->channels / j->groups;
   const size_t first_channel = filter / (j->filters / j->groups) * group_channels;
   const float *image = j->x + (item / j->filters * j->channels + first_channel) * w->in_area;
   const float *weights = j->w + filter * j->depth;
   float *y = j->y + item * w->out_area;
-  const size_t width = (size_t)w->out[last];
+  const size_t stride = (size_t)w->stride[w->rank - 1];
   fill(y, j->bias == NULL ? 0.0F : j->bias[filter], w->out_area);
-  for (size_t pixel = 0; pixel < w->out_area; pixel += width) {
-    int64_t place[MLLM_SPATIAL];
-    mllm_window_place(pixel, w->out, w->rank, place);
-    for (size_t k = 0; k < j->depth; k++) {
-      int64_t tap[MLLM_SPATIAL];
-      size_t offset = 0;
-      mllm_window_place(k % w->kernel_area, w->kernel, w->rank, tap);
-      if (!mllm_window_row(w, place, tap, &offset)) continue;
-      int64_t first = 0;
-      int64_t end = 0;
-      int64_t shift = 0;
-      mllm_window_span(w, tap[last], 0, (int64_t)width, &first, &end, &shift);
-      const float *row = image + k / w->kernel_area * w->in_area + offset;
-      if (w->stride[last] == 1) {
-        j->ops->rows->add_scaled(y + pixel + first, row + first + shift, weights[k],
-                                 (size_t)(end - first));
-        continue;
-      }
-      for (int64_t o = first; o < end; o++) {
-        y[(int64_t)pixel + o] += weights[k] * row[o * w->stride[last] + shift];
-      }
+  mllm_window_walk run = {.window = w, .taps = j->depth};
+  while (mllm_window_next(&run)) {
+    const float weight = weights[run.tap];
+    if (stride == 1) {
+      j->ops->rows->add_scaled(y + run.y, image + run.x, weight, run.count);
+      continue;
     }
+    for (size_t o = 0; o < run.count; o++) y[run.y + o] += weight * image[run.x + o * stride];
   }
 }
 

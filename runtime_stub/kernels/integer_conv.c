@@ -35,32 +35,16 @@ static int32_t weight_at(const job *j, size_t filter, size_t k) {
 
 static void convolve_filter(const job *j, size_t item) {
   const mllm_window *w = &j->window;
-  const uint32_t last = w->rank - 1;
   const size_t filter = item % j->filters;
   const size_t group_channels = j->channels / j->groups;
   const size_t first_channel = filter / (j->filters / j->groups) * group_channels;
   const size_t image = (item / j->filters * j->channels + first_channel) * w->in_area;
   uint32_t *y = j->y + item * w->out_area;
-  const size_t width = (size_t)w->out[last];
   memset(y, 0, w->out_area * sizeof *y);
-  for (size_t pixel = 0; pixel < w->out_area; pixel += width) {
-    int64_t place[MLLM_SPATIAL];
-    mllm_window_place(pixel, w->out, w->rank, place);
-    for (size_t k = 0; k < j->depth; k++) {
-      int64_t tap[MLLM_SPATIAL];
-      size_t offset = 0;
-      mllm_window_place(k % w->kernel_area, w->kernel, w->rank, tap);
-      if (!mllm_window_row(w, place, tap, &offset)) continue;
-      int64_t first = 0;
-      int64_t end = 0;
-      int64_t shift = 0;
-      mllm_window_span(w, tap[last], 0, (int64_t)width, &first, &end, &shift);
-      if (first == end) continue;
-      const size_t row = image + k / w->kernel_area * w->in_area + offset;
-      const size_t begin = row + (size_t)(first * w->stride[last] + shift);
-      add_row(y + pixel + first, j->x, begin, (size_t)(end - first), (size_t)w->stride[last],
-              weight_at(j, filter, k), j->x_zero);
-    }
+  mllm_window_walk run = {.window = w, .taps = j->depth};
+  while (mllm_window_next(&run)) {
+    add_row(y + run.y, j->x, image + run.x, run.count, (size_t)w->stride[w->rank - 1],
+            weight_at(j, filter, run.tap), j->x_zero);
   }
 }
 

@@ -67,3 +67,30 @@ void mllm_window_span(const mllm_window *w, int64_t tap, int64_t begin, int64_t 
   *end = high < limit ? high : limit;
   if (*end < *first) *end = *first;
 }
+
+bool mllm_window_next(mllm_window_walk *walk) {
+  const mllm_window *w = walk->window;
+  const uint32_t last = w->rank - 1;
+  for (; walk->pixel < w->out_area; walk->pixel += (size_t)w->out[last], walk->next = 0) {
+    int64_t place[MLLM_SPATIAL];
+    mllm_window_place(walk->pixel, w->out, w->rank, place);
+    while (walk->next < walk->taps) {
+      int64_t tap[MLLM_SPATIAL];
+      size_t offset = 0;
+      walk->tap = walk->next++;
+      mllm_window_place(walk->tap % w->kernel_area, w->kernel, w->rank, tap);
+      if (!mllm_window_row(w, place, tap, &offset)) continue;
+      int64_t first = 0;
+      int64_t end = 0;
+      int64_t shift = 0;
+      mllm_window_span(w, tap[last], 0, w->out[last], &first, &end, &shift);
+      if (first == end) continue;
+      walk->y = walk->pixel + (size_t)first;
+      walk->x = walk->tap / w->kernel_area * w->in_area + offset +
+                (size_t)(first * w->stride[last] + shift);
+      walk->count = (size_t)(end - first);
+      return true;
+    }
+  }
+  return false;
+}

@@ -39,4 +39,17 @@ bool mllm_window_row(const mllm_window *window, const int64_t *place, const int6
 void mllm_window_span(const mllm_window *window, int64_t tap, int64_t begin, int64_t limit,
                       int64_t *first, int64_t *end, int64_t *shift);
 
+/* Steps over what one filter reads of one image: for each row of outputs and each tap a run of
+ * outputs y.. whose inputs x, x + stride, .. lie inside; offsets count from the filter's outputs and
+ * from its first channel. Begins as {.window, .taps}. */
+typedef struct mllm_window_walk {
+  const mllm_window *window;
+  size_t taps;  /* the filter's channels times kernel_area */
+  size_t pixel; /* where the row of outputs begins */
+  size_t next;  /* tap */
+  size_t tap, y, x, count;
+} mllm_window_walk;
+
+bool mllm_window_next(mllm_window_walk *walk);
+
 #endif /* MLLM_WINDOW_H */
