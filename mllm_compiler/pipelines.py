@@ -47,6 +47,7 @@ TOLERANCES: dict[str, float] = {
     "quantise-embeddings": math.inf,
     "common-subexpressions": 0.0,
     "cancel-transposes": 0.0,
+    "fold-batch-norm": ROUNDING,
     "fuse-qkv": ROUNDING,
     "fuse-quantized-linear": 0.0,
     "fuse-rope": 0.0,
@@ -123,6 +124,7 @@ QUANTISE = Stage(
 FUSE = Stage(
     (
         "fold-constants",
+        "fold-batch-norm",
         "cancel-transposes",
         "common-subexpressions",
         "fuse-qkv",

@@ -61,6 +61,7 @@ EXPECTED = {
     "tiny-flamingo": {"mllm.qkv": 4, "mllm.norm_gated_mlp": 2},
     "tiny-mamba": {"mllm.transpose": 4},
     "tiny-convnext": {"mllm.transpose": 9},
+    "tiny-svtr": {"mllm.conv": 4, "mllm.binary": 1},
 }
 """How many ops of a kind the fused recipes have."""
 
