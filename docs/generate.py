@@ -18,6 +18,7 @@ from operators import operators_page  # noqa: E402
 
 from mllm_compiler.dialects.page import dialect_page  # noqa: E402
 from mllm_compiler.errors import AREAS, OWN_FAULT, error_codes  # noqa: E402
+from mllm_compiler.hal.page import support_page  # noqa: E402
 
 EXITS = {
     1: "the input is at fault",
@@ -79,7 +80,12 @@ def errors_page() -> str:
 
 def pages() -> dict[str, Callable[[], str]]:
     """The generated pages by file name."""
-    return {"dialects.md": dialect_page, "errors.md": errors_page, "ops.md": operators_page}
+    return {
+        "dialects.md": dialect_page,
+        "errors.md": errors_page,
+        "hal.md": support_page,
+        "ops.md": operators_page,
+    }
 
 
 def _shown(code: str, example: str) -> str:
