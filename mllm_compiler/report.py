@@ -160,7 +160,8 @@ PROOF = ("pass", "runs", "promised", "relative error", "graph", "result", "input
 
 def proof_row(name: str, proof: Proof) -> tuple[str, ...]:
     """What was found of a pass, as text; the rest is said of the result that moved most."""
-    numbers = (str(proof.runs), f"{proof.promised:.0e}", f"{proof.error:.1e}")
+    noise = f", roundings {proof.noise:.0e}" if proof.noise else ""
+    numbers = (str(proof.runs), f"{proof.promised:.0e}{noise}", f"{proof.error:.1e}")
     return (name, *numbers, proof.graph, proof.result, proof.case, proof.node)
 
 

@@ -18,7 +18,7 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
 from mllm_compiler.pass_run import count_ops, observe, run_passes
 from mllm_compiler.passes.graphs import graphs
-from mllm_compiler.validate import Validator, seeded_inputs
+from mllm_compiler.validate import Proof, Validator, seeded_inputs
 from mllm_compiler.validate.compare import exact_error, relative_error
 from mllm_compiler.validate.sizes import symbol_sizes
 from mllm_compiler.weights import WeightStore
@@ -187,3 +187,56 @@ def test_sizes_grow_until_a_window_fits() -> None:
     graph = graphs(parse(text))[0]
     assert seeded_inputs(graph, bounded(samples=100))["x"].shape == (1, 1, 12)
     assert seeded_inputs(graph, bounded(samples=7))["x"].shape == (1, 1, 7)
+
+
+CANCELS = """
+func.func @cancels(%x: tensor<8xf32> {mllm.name = "x"}) -> (tensor<8xf32> {mllm.name = "y"}) {
+  %large = mllm.constant dense<LARGE> : tensor<f32>
+  %factor = mllm.constant dense<FACTOR> : tensor<f32>
+  %0 = mllm.binary add %x, %large : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  %1 = mllm.binary sub %0, %large : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  %y = mllm.binary mul %1, %factor : (tensor<8xf32>, tensor<f32>) -> tensor<8xf32>
+  func.return %y : tensor<8xf32>
+}
+"""
+
+
+@dataclass(frozen=True)
+class Enlarge(ModulePass):
+    """Adds and takes away a larger number, and multiplies the result."""
+
+    name = "enlarge"
+    factor: float = 1.0
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        other = parse(cancelling(30000.0, self.factor))
+        for graph in list(op.body.block.ops):
+            graph.detach()
+            graph.erase()
+        op.body.block.add_ops([graph.clone() for graph in other.body.block.ops])
+
+
+def cancelling(large: float, factor: float = 1.0) -> str:
+    return CANCELS.replace("LARGE", str(large)).replace("FACTOR", str(factor))
+
+
+def enlarged(factor: float, tolerance: float) -> Proof:
+    module = parse(cancelling(10000.0))
+    validator = Validator(WeightStore(), {"enlarge": tolerance})
+    observe(0, "import", 0.0, module, [validator])
+    run_passes(module, [Enlarge(factor)], make_context(), [validator])
+    return validator.proofs["enlarge"]
+
+
+def test_what_roundings_explain_is_no_fault_of_a_pass() -> None:
+    """Of x, x + 10000 keeps a thousandth, and x + 30000 two: so far the same function moves."""
+    proof = enlarged(1.0, 2e-5)
+    assert 2e-5 < proof.error < proof.noise < 0.1
+
+
+@pytest.mark.parametrize(("factor", "tolerance"), [(1.5, 2e-5), (1.0, 0.0)])
+def test_what_roundings_do_not_explain_is_one(factor: float, tolerance: float) -> None:
+    """A wrong factor; and another sum, of a pass that promises every bit."""
+    with pytest.raises(CompileError) as caught:
+        enlarged(factor, tolerance)
+    assert caught.value.code == "MLC-P001"
