@@ -14,7 +14,7 @@ from tests.benchmarks.bundles import compiled, measured
 from tests.benchmarks.sounds import spoken
 
 MODEL = "whisper-base"
-RECIPES = {"w8a8": "w8a8"}
+RECIPES = ("w8a8", "w4a8", "w4a16")
 
 
 def figures() -> dict[str, float]:
@@ -23,8 +23,8 @@ def figures() -> dict[str, float]:
         folder = Path(scratch)
         data, plain = spoken(folder / "spoken"), compiled(MODEL, folder / "fp32.mllm_bundle")
         found: dict[str, float] = {}
-        for name, recipe in RECIPES.items():
-            bundle = compiled(MODEL, folder / f"{name}.mllm_bundle", "--quant", recipe)
+        for name in RECIPES:
+            bundle = compiled(MODEL, folder / f"{name}.mllm_bundle", "--quant", name)
             values = measured(bundle, plain, data)
             found["whisper_fp32_wer"] = values["wer_float"]
             found["whisper_fp32_speech_loss"] = values["speech_loss_float"]
