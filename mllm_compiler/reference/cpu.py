@@ -292,7 +292,9 @@ def _conv(op: cpu.F32ConvOp, operands: Sequence[Array], frame: Frame) -> Array:
     seen = seen.reshape(*seen.shape[: 1 + n], groups, w.shape[2])
     y = np.einsum("...gk,gok->...go", seen, w).reshape(*seen.shape[: 1 + n], out)
     y = y + bias[0] if bias else y
-    return np.ascontiguousarray(np.moveaxis(y, -1, 1)).astype(np.float32)
+    y = np.ascontiguousarray(np.moveaxis(y, -1, 1)).astype(np.float32)
+    kind = op.activation.data
+    return y if kind == "none" else apply_unary(UnaryKind(kind), y)
 
 
 def _pool(op: cpu.F32PoolOp, operands: Sequence[Array], frame: Frame) -> Array:

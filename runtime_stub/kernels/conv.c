@@ -3,6 +3,7 @@
  * Where groups is 1, an item is a stretch of output pixels of one image: its windows are gathered
  * into panels of 16 pixels, and the filters are the rows of the product, so that the result lies
  * channels first as it should. Grouped filters (mostly depthwise) are summed row by row. */
+#include "gemm_driver.h"
 #include "window.h"
 
 enum { PIXELS = 128, DEPTH = 256 };
@@ -18,6 +19,7 @@ typedef struct job {
   size_t channels, filters, groups;
   size_t depth;     /* channels / groups * kernel_area */
   size_t stretches; /* of PIXELS pixels of an image */
+  mllm_unary_fn activation; /* or NULL */
 } job;
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
@@ -112,6 +114,9 @@ static void convolve_stretch(const job *j, size_t item, float *scratch) {
       }
     }
   }
+  for (size_t f = 0; j->activation != NULL && f < j->filters; f++) {
+    j->activation(y + f * area, y + f * area, count);
+  }
 }
 
 static void convolve_stretches(void *argument, size_t begin, size_t end, void *scratch) {
@@ -138,6 +143,7 @@ static void convolve_filter(const job *j, size_t item) {
     }
     for (size_t o = 0; o < run.count; o++) y[run.y + o] += weight * image[run.x + o * stride];
   }
+  if (j->activation != NULL) j->activation(y, y, w->out_area);
 }
 
 static void convolve_filters(void *argument, size_t begin, size_t end, void *scratch) {
@@ -145,7 +151,8 @@ static void convolve_filters(void *argument, size_t begin, size_t end, void *scr
   for (size_t item = begin; item < end; item++) convolve_filter(argument, item);
 }
 
-/* Kernel, strides, pads, dilations, groups, out_channels; and whether the operands agree. */
+/* Kernel, strides, pads, dilations, groups, out_channels, activation; and whether the operands
+ * agree. */
 static bool read_conv(const mllm_call *call, job *j) {
   mllm_array kernel;
   mllm_array strides;
@@ -154,7 +161,8 @@ static bool read_conv(const mllm_call *call, job *j) {
   uint32_t at = 0;
   if (!mllm_param_array(call, &at, &kernel) || !mllm_param_array(call, &at, &strides) ||
       !mllm_param_array(call, &at, &pads) || !mllm_param_array(call, &at, &dilations) ||
-      at + 2 != call->n_params) {
+      at + 3 != call->n_params || call->params[at + 2] < MLLM_ACTIVATION_NONE ||
+      call->params[at + 2] > MLLM_ACTIVATION_SILU) {
     return false;
   }
   const mllm_view *x = &call->in[0];
@@ -171,6 +179,7 @@ static bool read_conv(const mllm_call *call, job *j) {
   j->channels = mllm_extent(x, 1);
   j->filters = (size_t)filters;
   j->groups = (size_t)groups;
+  j->activation = mllm_activation_fn(call->context->ops, (uint32_t)call->params[at + 2]);
   return !__builtin_mul_overflow(j->channels / j->groups, j->window.kernel_area, &j->depth);
 }
 

@@ -327,8 +327,7 @@ def test_conv(
     out, n = 6, len(kernel)
     weight = real(out, shape[1] // groups, *kernel)
     spatial = [
-        (shape[2 + i] + pads[i] + pads[n + i] - dilations[i] * (kernel[i] - 1) - 1) // strides[i]
-        + 1
+        -(-(shape[2 + i] + pads[i] + pads[n + i] - dilations[i] * (kernel[i] - 1)) // strides[i])
         for i in range(n)
     ]
     for bias in (None, real(out)):
@@ -342,6 +341,7 @@ def test_conv(
             dilations=dilations,
             groups=groups,
             out_channels=out,
+            activation="none" if bias is None else "silu",
         )
         agree(*case)
 

@@ -78,7 +78,12 @@ def examples() -> list[cpu.CpuOp]:
         cpu.PadOp.call([x], t(1, 5, 16), before=[0, 1, 0], value=0),
         cpu.F32PatchEmbedOp.call([image, value(1, 588, 16), row], t(1, 4, 16), patch=14, n=16),
         cpu.F32ConvOp.call(
-            [value(1, 4, 9), value(1, 12, 16), None], t(1, 16, 5), **conv, groups=1, out_channels=16
+            [value(1, 4, 9), value(1, 12, 16), None],
+            t(1, 16, 5),
+            **conv,
+            groups=1,
+            out_channels=16,
+            activation="none",
         ),
         cpu.F32ResizeOp.call([image], t(1, 3, 7, 28), axis=2, **resize),
         cpu.F32PoolOp.call([image], t(1, 3, 14, 14), kind="max", **pool, count_include_pad=False),

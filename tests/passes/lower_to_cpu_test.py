@@ -64,6 +64,17 @@ def test_an_activation_behind_a_product_is_its_epilogue() -> None:
     assert [op.params() for op in ops] == [[("i64", 5), ("i64", 1)]]
 
 
+@pytest.mark.parametrize("groups", [1, 3])
+def test_an_activation_behind_a_convolution_is_its_end(groups: int) -> None:
+    window = {"strides": [1], "pads": [1, 1], "dilations": [1]}
+
+    def build(g: Graph) -> SSAValue:
+        weight = g.weight("w", 6, 3 // groups, 3)
+        return relu(g, g.add(mllm.ConvOp(g["x"], weight, **window, groups=groups)))
+
+    assert kernels(X, build) == ["f32_conv"]
+
+
 def test_an_activation_of_a_product_with_two_readers_stays_a_stage() -> None:
     def build(g: Graph) -> SSAValue:
         y = g.linear(g["x"], "fc", 5)

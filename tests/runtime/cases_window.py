@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
-from tests.runtime.cases import F32, Case, f32, f64, normal
+from tests.runtime.cases import ACTIVATIONS, F32, Case, f32, f64, normal
 from tests.runtime.program_writer import Array, pack_panels
 
 
@@ -73,9 +73,10 @@ def conv() -> Iterator[Case]:
                 y[:, f] += np.einsum("bc...,c->b...", channels, f64(w[(f, slice(None), *place)]))
             y[:, f] += 0 if bias is None else bias[f]
         packed = pack_panels(w.reshape(filters, -1)) if groups == 1 else w
-        params = (window.kernel, window.strides, window.pads, window.dilations, groups, filters)
-        yield Case(f"conv-{i}", "f32_conv", (x, packed, bias), params, f32(y), frozenset({1}),
-                   atol=3e-5)  # fmt: skip
+        moves = (window.kernel, window.strides, window.pads, window.dilations, groups, filters)
+        for kind in {0, i % len(ACTIVATIONS)}:
+            yield Case(f"conv-{i}-{kind}", "f32_conv", (x, packed, bias), (*moves, kind),
+                       f32(ACTIVATIONS[kind](y)), frozenset({1}), atol=3e-5)  # fmt: skip
 
 
 POOLS = [

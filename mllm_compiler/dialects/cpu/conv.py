@@ -9,6 +9,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
 
 from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.cpu.base import LANES, CpuOp
+from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS
 from mllm_compiler.dialects.mllm.contract import all_agree, check
 from mllm_compiler.dialects.types import shape_of
 
@@ -47,7 +48,7 @@ class F32PatchEmbedOp(CpuOp):
 
 @irdl_op_definition
 class F32ConvOp(CpuOp):
-    """Correlate [B, C, *spatial] with O filters over one, two or three spatial axes.
+    """Correlate [B, C, *spatial] with O filters over one, two or three axes; then an activation.
 
     `w` is the panel16 layout of [O, C * prod(kernel)] where groups is 1, else [O, C / g, *kernel].
     `pads` are the extents before each spatial axis, then those behind.
@@ -58,6 +59,7 @@ class F32ConvOp(CpuOp):
     """
 
     name = "cpu.f32_conv"
+    ENUMS: ClassVar[dict[str, tuple[str, ...]]] = {"activation": ACTIVATIONS}
     x = operand_def(TensorType)
     w = operand_def(TensorType)
     bias = opt_operand_def(TensorType)
@@ -67,6 +69,7 @@ class F32ConvOp(CpuOp):
     dilations = prop_def(DenseArrayBase)
     groups = prop_def(IntegerAttr)
     out_channels = prop_def(IntegerAttr)
+    activation = prop_def(StringAttr)
     y = result_def(TensorType)
 
     def check_contract(self) -> None:

@@ -36,12 +36,12 @@ from mllm_compiler.passes.lower_to_cpu.builder import Builder
 
 
 def unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
-    """A function of one value; an activation right behind a product becomes its epilogue."""
+    """A function of one value; an activation right behind a product or convolution ends it."""
     kind = str(op.kind.data)
     product = op.x.owner
     if (
         kind in ACTIVATIONS
-        and isinstance(product, cpu.F32LinearOp | cpu.F32DequantizedLinearOp)
+        and isinstance(product, cpu.F32LinearOp | cpu.F32DequantizedLinearOp | cpu.F32ConvOp)
         and product.activation.data == "none"
         and len(product.results) == 1
         and op.x.has_one_use()

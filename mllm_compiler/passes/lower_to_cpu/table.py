@@ -185,6 +185,7 @@ def _conv(op: mllm.ConvOp, b: Builder) -> SSAValue:
         dilations=dilations,
         groups=groups,
         out_channels=dims[0],
+        activation="none",
     )
 
 
