@@ -198,6 +198,24 @@ def _mismatch(name: str, message: str) -> CompileError:
     return CompileError("MLC-D001", message, location=f"input '{name}'", remedy=remedy)
 
 
+def arguments(function: FuncOp, inputs: Mapping[str, Array]) -> list[Array]:
+    """The arrays of a function's arguments, in order.
+
+    Raises:
+        CompileError: One is missing.
+    """
+    names = argument_names(function)
+    missing = [n for n in names if n not in inputs]
+    if missing:
+        raise CompileError(
+            "MLC-D001",
+            "these inputs are missing: " + ", ".join(missing),
+            location=f"graph '{function.sym_name.data}'",
+            remedy="give every input that mllmc bundle inspect lists",
+        )
+    return [inputs[n] for n in names]
+
+
 def run_function(
     module: ModuleOp,
     name: str,
@@ -222,16 +240,7 @@ def run_function(
         CompileError: The function or an input is missing or does not fit, or an op has no meaning.
     """
     function = find_function(module, name)
-    names = argument_names(function)
-    missing = [n for n in names if n not in inputs]
-    if missing:
-        raise CompileError(
-            "MLC-D001",
-            "these inputs are missing: " + ", ".join(missing),
-            location=f"graph '{name}'",
-            remedy="give every input that mllmc bundle inspect lists",
-        )
-    arrays = [inputs[n] for n in names]
+    arrays = arguments(function, inputs)
     frame = Frame(bind_symbols(function, arrays), store, listener)
     results = frame.run_block(function.body.block, arrays)
     return dict(zip(result_names(function), results, strict=True))

@@ -14,9 +14,9 @@ from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.importer import read_dims
-from mllm_compiler.pipelines import TARGETS
 from runtime_stub import Model
 from tests.cli.dim_option_test import compile_for, inputs_of, run_on
+from tests.cli.own_targets import OWN_TARGETS
 from tests.cli.recipes import tiny
 from tests.runtime.audio_test import wav
 
@@ -40,7 +40,7 @@ def near(names: tuple[str, ...], inputs: dict[str, np.ndarray], model: Path) -> 
         assert np.abs(got[name] - array).max() < 1e-5 * max(1, np.abs(array).max())
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_decoder_runs_at_any_length(target: str, capsys: Captured) -> None:
     assert compile_for(target, "sequence_length=1,4,16", "past_sequence_length=8,32") == 0
     for tokens, past in ((1, 0), (3, 0), (4, 5), (16, 32), (2, 9)):
@@ -66,7 +66,7 @@ def test_a_decoder_runs_at_any_length(target: str, capsys: Captured) -> None:
         assert words in line
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_an_encoder_takes_any_batch(target: str) -> None:
     words = ["compile", str(tiny("tiny-vit")), "--target", target, "-o", "out.mllm_bundle"]
     assert run([*words, "--dim", "batch_size=1,3"]) == 0
@@ -95,7 +95,7 @@ def test_the_manifest_shows_the_entry_and_the_weights_once() -> None:
 BUCKETS = ("sequence_length=1,16,64", "past_sequence_length=32,128")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_text_is_generated_over_buckets(target: str, capsys: Captured) -> None:
     answers: list[str] = []
     for dims in ((), BUCKETS):

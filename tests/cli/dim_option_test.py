@@ -11,7 +11,7 @@ import pytest
 from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.importer import read_dims
-from mllm_compiler.pipelines import TARGETS
+from tests.cli.own_targets import OWN_TARGETS
 from tests.cli.recipes import tiny
 
 Captured = pytest.CaptureFixture[str]
@@ -56,7 +56,7 @@ def compile_for(target: str, *dims: str) -> int:
     return run([*words, *options])
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_fixed_size_takes_the_place_of_its_symbol(target: str, capsys: Captured) -> None:
     assert compile_for(target, "sequence_length=7", "past_sequence_length=0") == 0
     assert run_on(inputs_of(7)) == 0
@@ -76,7 +76,7 @@ def test_shape_arithmetic_over_fixed_sizes_folds() -> None:
         assert "#mllm.bound" not in text
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_run_beyond_a_bound_is_refused(target: str, capsys: Captured) -> None:
     assert compile_for(target, "2<=sequence_length<=5") == 0
     assert run_on(inputs_of(5)) == 0

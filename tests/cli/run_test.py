@@ -17,7 +17,7 @@ from PIL import Image
 from mllm_compiler.bundle.trust import signing_key
 from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Request, compile_model
-from mllm_compiler.pipelines import TARGETS
+from tests.cli.own_targets import OWN_TARGETS
 from tests.cli.recipes import TINY, tiny
 
 Captured = pytest.CaptureFixture[str]
@@ -32,7 +32,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             tiny(name)
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         for name in TINY:
-            for target in TARGETS:
+            for target in OWN_TARGETS:
                 output = folder / f"{name}-{target}"
                 request = Request(model=tiny(name), target=target, output=output, key=signing_key())
                 compile_model(request)
@@ -94,21 +94,21 @@ def test_a_seed_decides_and_another_differs(capsys: Captured) -> None:
 
 def test_both_targets_see_the_same_picture(home: Path, capsys: Captured) -> None:
     words = ["--image", picture(home / "p.png"), "--max-new-tokens", "8", "--temperature", "2"]
-    left, right = (answer(capsys, f"tiny-vlm-{target}", *words) for target in TARGETS)
+    left, right = (answer(capsys, f"tiny-vlm-{target}", *words) for target in OWN_TARGETS)
     assert left["tokens"] == right["tokens"]
     assert left["prompt_tokens"] == right["prompt_tokens"]
 
 
 def test_both_targets_hear_the_same_sound(home: Path, capsys: Captured) -> None:
     words = ["--audio", sound(home / "s.wav"), "--max-new-tokens", "8"]
-    left, right = (answer(capsys, f"tiny-whisper-{target}", *words) for target in TARGETS)
+    left, right = (answer(capsys, f"tiny-whisper-{target}", *words) for target in OWN_TARGETS)
     assert left["tokens"] == right["tokens"]
     assert left["tokens"]
 
 
 def test_both_targets_end_an_answer_where_the_cache_is_full(home: Path, capsys: Captured) -> None:
     words = ["--audio", sound(home / "s.wav"), "--max-new-tokens", "100"]
-    left, right = (answer(capsys, f"tiny-whisper-{target}", *words) for target in TARGETS)
+    left, right = (answer(capsys, f"tiny-whisper-{target}", *words) for target in OWN_TARGETS)
     assert left["tokens"] == right["tokens"]
     assert left["finish"] == right["finish"] == "full"
 
@@ -121,7 +121,7 @@ def test_text_streams_and_figures_go_to_stderr(capsys: Captured) -> None:
     assert "tokens per second" in captured.err
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_any_graph_runs_on_tensors(target: str, home: Path) -> None:
     pixels = np.random.default_rng(1).standard_normal((1, 3, 56, 56)).astype(np.float32)
     np.savez(home / "in.npz", pixel_values=pixels)
@@ -146,7 +146,7 @@ def test_targets_agree_on_tensors_with_a_cache(home: Path) -> None:
     }
     np.savez(home / "step.npz", **inputs)
     found: list[dict[str, np.ndarray]] = []
-    for target in TARGETS:
+    for target in OWN_TARGETS:
         words = ["--inputs", "step.npz", "--outputs", "step-out.npz", "--entry", "decoder"]
         assert run(["run", f"tiny-llama-{target}", *words]) == 0
         with np.load(home / "step-out.npz") as out:
@@ -192,7 +192,7 @@ def test_what_is_wrong_is_one_line(
     assert not (home / "o").exists()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_words_that_are_no_utf8_are_read_with_replacements(target: str, capsys: Captured) -> None:
     words = [f"tiny-llama-{target}", "--max-new-tokens", "6", "--system"]
     raw = answer(capsys, *words, "b\udce9", "--prompt", "caf\udce9 \udcf0\udc9f x")
@@ -201,7 +201,7 @@ def test_words_that_are_no_utf8_are_read_with_replacements(target: str, capsys: 
     assert raw["prompt_tokens"] == plain["prompt_tokens"]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_path_that_is_no_utf8_is_a_path(target: str, home: Path, capsys: Captured) -> None:
     name = os.fsdecode(b"caf\xe9.mllm_bundle")
     shutil.copy(home / f"tiny-llama-{target}", home / name)
@@ -214,7 +214,7 @@ def test_a_path_that_is_no_utf8_is_a_path(target: str, home: Path, capsys: Captu
     assert "error: not a bundle [MLC-B001]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_tensor_of_nine_dims_is_refused(target: str, home: Path, capsys: Captured) -> None:
     np.savez(home / "nine.npz", pixel_values=np.zeros((1,) * 9, np.float32))
     words = ["--inputs", "nine.npz", "--outputs", "o", "--entry", "vision"]
@@ -226,7 +226,7 @@ def test_a_tensor_of_nine_dims_is_refused(target: str, home: Path, capsys: Captu
 
 
 @pytest.mark.parametrize("cut", [60, 400])
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_picture_that_is_cut_short_is_damaged(
     target: str, cut: int, home: Path, capsys: Captured
 ) -> None:
@@ -236,7 +236,7 @@ def test_a_picture_that_is_cut_short_is_damaged(
     assert re.fullmatch(r"cut.png: error: .*\[MLC-X023\] \(.*\)\n", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_what_a_model_does_not_take_is_located_at_the_bundle(
     target: str, home: Path, capsys: Captured
 ) -> None:
@@ -245,7 +245,7 @@ def test_what_a_model_does_not_take_is_located_at_the_bundle(
     assert capsys.readouterr().err.startswith(f"tiny-llama-{target}: error: ")
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_wave_of_five_channels_is_refused(target: str, home: Path, capsys: Captured) -> None:
     with wave.open(str(home / "five.wav"), "wb") as out:
         out.setnchannels(5)
@@ -258,7 +258,7 @@ def test_a_wave_of_five_channels_is_refused(target: str, home: Path, capsys: Cap
     )
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", OWN_TARGETS)
 def test_a_flipped_bit_is_refused_before_anything_runs(
     target: str, home: Path, capsys: Captured
 ) -> None:

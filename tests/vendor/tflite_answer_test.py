@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mllm_compiler.bundle.verify import Policy, open_bundle
 from mllm_compiler.compiler import Request, compile_model
+from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Answer, Ask, generate
 from mllm_compiler.generation.model import open_model
 from mllm_compiler.importer import DimSpec
@@ -28,6 +30,18 @@ def answer(name: str, target: str, folder: Path) -> Answer:
     compile_model(Request(model=model, target=target, dims=dims, output=bundle))
     opened = open_model(open_bundle(bundle, Policy(allow_unsigned=True)))
     return generate(opened, ASK, lambda text: None)
+
+
+def test_inputs_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    bundle = tmp_path / "vit.mllm_bundle"
+    model = build_recipe("tiny-vit", lambda line: None)
+    compile_model(Request(model=model, target="tflite", output=bundle))
+    runner = open_model(open_bundle(bundle, Policy(allow_unsigned=True))).runner
+    for pixels in (np.zeros((1,) * 9, np.float32), np.zeros((1, 3, 2, 2), np.float32)):
+        with pytest.raises(CompileError) as caught:
+            runner.run("vision", {"pixel_values": pixels})
+        assert caught.value.code == "MLC-D001"
+        assert "pixel_values" in caught.value.location
 
 
 @pytest.mark.parametrize("name", ["tiny-llama", "tiny-gemma3"])

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from mllm_compiler.backends.runner import Array, Runner
 from mllm_compiler.backends.tflite.sdk import Interpreter
+from mllm_compiler.passes.graphs import argument_names
+from mllm_compiler.reference import find_function
+from mllm_compiler.reference.executor import arguments, bind_symbols
 
 
 @dataclass
@@ -24,6 +27,14 @@ class TfliteRunner(Runner):
         self._interpreter = Interpreter(file)
 
     def run_graph(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs of a graph by name, on inputs of its shapes."""
+        """The outputs of a graph by name, on inputs of its shapes.
+
+        Raises:
+            CompileError: `MLC-D001`, an input is missing or does not fit; `MLC-V002`.
+        """
         assert self._interpreter is not None, "open() comes first"
-        return self._interpreter.run(graph, inputs)
+        function = find_function(self.module, graph)
+        arrays = arguments(function, inputs)
+        bind_symbols(function, arrays)
+        given = dict(zip(argument_names(function), arrays, strict=True))
+        return self._interpreter.run(graph, given)

@@ -1,0 +1,3 @@
+"""The targets that run bundles without a vendor's library."""
+
+OWN_TARGETS = ("c", "numpy")
