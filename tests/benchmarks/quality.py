@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.benchmarks.figures import report
 
-MODELS = ("dinov2", "dinov2_w8a8", "heads", "smollm2", "whisper")
+MODELS = ("cache", "dinov2", "dinov2_w8a8", "heads", "smollm2", "vlm", "whisper")
 
 
 def main() -> int:
