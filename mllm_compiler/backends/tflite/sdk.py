@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -27,7 +28,7 @@ class Interpreter:
 
     def __init__(self, file: memoryview, *, threads: int = 1) -> None:
         try:
-            from ai_edge_litert.interpreter import Interpreter as Litert
+            litert: Any = import_module("ai_edge_litert.interpreter")
         except ImportError as fault:
             raise CompileError(
                 "MLC-V001",
@@ -40,10 +41,11 @@ class Interpreter:
             copy.write(file)
             copy.flush()
             try:
-                self._interpreter: Any = Litert(model_path=copy.name, num_threads=threads)
-                self._interpreter.allocate_tensors()
+                made = litert.Interpreter(model_path=copy.name, num_threads=threads)
+                made.allocate_tensors()
             except (RuntimeError, ValueError) as fault:
                 raise _refused(fault) from fault
+        self._interpreter: Any = made
 
     def run(self, signature: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs of a signature by name.
