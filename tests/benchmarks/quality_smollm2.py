@@ -237,8 +237,10 @@ def linear_bits(model: NumpyModel) -> float:
     """Bits a weight of the products in the blocks, scales and zero points counted."""
     own = [op for op in weights_of(model).values() if "_proj.weight" in name_of(op)]
     matrices = [op for op in own if name_of(op).endswith(".weight")]
-    if len(matrices) != LINEARS:
-        raise ValueError(f"{len(matrices)} products where the model has {LINEARS}")
+    # Products that read the same codes are one: their names are joined by +.
+    count = sum(name_of(op).count("_proj.weight") for op in matrices)
+    if count != LINEARS:
+        raise ValueError(f"{count} products where the model has {LINEARS}")
     return stored_bits(own) / sum(math.prod(op.value.dims) for op in matrices)
 
 
