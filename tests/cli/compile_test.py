@@ -41,9 +41,26 @@ def only_line(capsys: Captured) -> str:
     return lines[0]
 
 
+LACKED_BY_TFLITE = {
+    "tiny-bloom": "'mllm.cumsum' has no home",
+    "tiny-clip": "'mllm.reshape' cannot be padded",
+    "tiny-dinov2": "'mllm.resize' has no home",
+    "tiny-mamba": "'softplus' has no f32 kernel",
+    "tiny-siglip": "'l2' has no f32 kernel",
+    "tiny-t5": "no kernel for i64",
+    "tiny-wav2vec2": "'div' has no i64 kernel",
+}
+"""What the target has no operators for yet, by the first line that says so."""
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", EVERY)
 def test_two_compiles_give_the_same_bytes(name: str, target: str, tmp_path: Path) -> None:
+    if target == "tflite" and name in LACKED_BY_TFLITE:
+        with pytest.raises(CompileError, match=LACKED_BY_TFLITE[name]):
+            compile_model(Request(model=tiny(name), target=target, output=tmp_path / "a"))
+        assert not (tmp_path / "a").exists()
+        return
     for place in ("a", "b"):
         compile_model(Request(model=tiny(name), target=target, output=tmp_path / place))
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
