@@ -28,8 +28,37 @@ def window_count(extent: int, kernel: int, stride: int, dilation: int, padding: 
     return (extent - (kernel - 1) * dilation - 1) // stride + 1
 
 
+class WindowedOp(TflOp, ABC):
+    """Base of convolutions: x [B, H, W, C], filter [., h, w, .], bias [N] -> y [B, H', W', N]."""
+
+    ENUMS: ClassVar[dict[str, tuple[str, ...]]] = WINDOW
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    x = operand_def(TensorType)
+    filter = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    padding = prop_def(StringAttr)
+    stride_w = prop_def(IntegerAttr)
+    stride_h = prop_def(IntegerAttr)
+    fused_activation_function = prop_def(StringAttr, default_value=StringAttr("NONE"))
+    dilation_w_factor = prop_def(IntegerAttr)
+    dilation_h_factor = prop_def(IntegerAttr)
+    y = result_def(TensorType)
+
+    def check_windows(self, n: int) -> None:
+        """C2 and C3, with n channels in the result."""
+        check(self, 2, self.bias is None or extents(self.bias) == (n,), "bias is [N]")
+        (batch, *sizes, _), (_, *kernel, _) = extents(self.x), extents(self.filter)
+        strides = (self.stride_h.value.data, self.stride_w.value.data)
+        dilations = (self.dilation_h_factor.value.data, self.dilation_w_factor.value.data)
+        counts = (
+            window_count(*axis, self.padding.data)
+            for axis in zip(sizes, kernel, strides, dilations, strict=True)
+        )
+        check(self, 3, extents(self.y) == (batch, *counts, n), "y is [B, H', W', N]")
+
+
 @irdl_op_definition
-class Conv2dOp(TflOp):
+class Conv2dOp(WindowedOp):
     """Convolution: x [B, H, W, C], filter [N, h, w, C / groups], bias [N] -> y [B, H', W', N].
 
     C1  filter is [N, h, w, C / groups], with groups that divide N.
@@ -38,18 +67,6 @@ class Conv2dOp(TflOp):
     """
 
     name = "tfl.conv_2d"
-    ENUMS: ClassVar[dict[str, tuple[str, ...]]] = WINDOW
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    x = operand_def(TensorType)
-    filter = operand_def(TensorType)
-    bias = opt_operand_def(TensorType)
-    padding = prop_def(StringAttr)
-    stride_w = prop_def(IntegerAttr)
-    stride_h = prop_def(IntegerAttr)
-    fused_activation_function = prop_def(StringAttr, default_value=StringAttr("NONE"))
-    dilation_w_factor = prop_def(IntegerAttr)
-    dilation_h_factor = prop_def(IntegerAttr)
-    y = result_def(TensorType)
 
     def check_contract(self) -> None:
         """C1 to C3."""
@@ -57,27 +74,11 @@ class Conv2dOp(TflOp):
         fits = len(x) == 4 == len(filter) and x[3] % filter[3] == 0
         fits = fits and filter[0] % (x[3] // filter[3]) == 0
         check(self, 1, fits, "filter is [N, h, w, C / groups]")
-        check(self, 2, self.bias is None or extents(self.bias) == filter[:1], "bias is [N]")
-        high = window_count(
-            x[1],
-            filter[1],
-            self.stride_h.value.data,
-            self.dilation_h_factor.value.data,
-            self.padding.data,
-        )
-        wide = window_count(
-            x[2],
-            filter[2],
-            self.stride_w.value.data,
-            self.dilation_w_factor.value.data,
-            self.padding.data,
-        )
-        fits = extents(self.y) == (x[0], high, wide, filter[0])
-        check(self, 3, fits, "y is [B, H', W', N]")
+        self.check_windows(filter[0])
 
 
 @irdl_op_definition
-class DepthwiseConv2dOp(TflOp):
+class DepthwiseConv2dOp(WindowedOp):
     """A convolution for each channel: x [B, H, W, C], filter [1, h, w, N], bias [N] -> y.
 
     C1  filter is [1, h, w, C depth_multiplier].
@@ -86,19 +87,7 @@ class DepthwiseConv2dOp(TflOp):
     """
 
     name = "tfl.depthwise_conv_2d"
-    ENUMS: ClassVar[dict[str, tuple[str, ...]]] = WINDOW
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    x = operand_def(TensorType)
-    filter = operand_def(TensorType)
-    bias = opt_operand_def(TensorType)
-    padding = prop_def(StringAttr)
-    stride_w = prop_def(IntegerAttr)
-    stride_h = prop_def(IntegerAttr)
     depth_multiplier = prop_def(IntegerAttr)
-    fused_activation_function = prop_def(StringAttr, default_value=StringAttr("NONE"))
-    dilation_w_factor = prop_def(IntegerAttr)
-    dilation_h_factor = prop_def(IntegerAttr)
-    y = result_def(TensorType)
 
     def check_contract(self) -> None:
         """C1 to C3."""
@@ -106,23 +95,7 @@ class DepthwiseConv2dOp(TflOp):
         fits = len(x) == 4 == len(filter) and filter[0] == 1
         fits = fits and filter[3] == x[3] * self.depth_multiplier.value.data
         check(self, 1, fits, "filter is [1, h, w, C depth_multiplier]")
-        check(self, 2, self.bias is None or extents(self.bias) == filter[3:], "bias is [N]")
-        high = window_count(
-            x[1],
-            filter[1],
-            self.stride_h.value.data,
-            self.dilation_h_factor.value.data,
-            self.padding.data,
-        )
-        wide = window_count(
-            x[2],
-            filter[2],
-            self.stride_w.value.data,
-            self.dilation_w_factor.value.data,
-            self.padding.data,
-        )
-        fits = extents(self.y) == (x[0], high, wide, filter[3])
-        check(self, 3, fits, "y is [B, H', W', N]")
+        self.check_windows(filter[3])
 
 
 class Pool2dOp(TflOp, ABC):
