@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from xdsl.dialects.builtin import i32
-from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from mllm_compiler.dialects import tfl
 from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.dims import tensor_of
-from mllm_compiler.dialects.mllm import BlobAttr, ConstantOp, WeightOp
-from mllm_compiler.dialects.mllm.constants import LARGEST_CONSTANT
 from mllm_compiler.dialects.tfl import TflOp
 from mllm_compiler.dialects.tfl.base import extents
-from mllm_compiler.dialects.types import ELEMENTS, element_of
-from mllm_compiler.passes.graphs import block_of
-from mllm_compiler.weights import WeightStore
+from mllm_compiler.dialects.types import element_of
+from mllm_compiler.passes.lowering import LoweringBuilder
 
 
-@dataclass
-class Builder:
-    """Where lowered ops go.
-
-    Attributes:
-        graph: The graph that is lowered.
-        at: The op that is being lowered; what is made stands before it, with its location.
-        store: The bytes of weights.
-    """
-
-    graph: FuncOp
-    at: Operation
-    store: WeightStore
-    _constants: dict[tuple[str, tuple[int, ...], bytes], SSAValue] = field(
-        default_factory=dict[tuple[str, tuple[int, ...], bytes], SSAValue]
-    )
+class Builder(LoweringBuilder):
+    """Where lowered ops go."""
 
     def call(
         self,
@@ -57,34 +37,9 @@ class Builder:
         self.insert(op)
         return op.results[0]
 
-    def insert(self, op: Operation) -> None:
-        """Puts an op before the one that is being lowered."""
-        op.location = self.at.location
-        block_of(self.graph).insert_op_before(op, self.at)
-
-    def constant(self, array: NDArray[np.generic]) -> SSAValue:
-        """A constant; equal ones of a graph are one, at its start."""
-        key = (array.dtype.name, array.shape, array.tobytes())
-        if key not in self._constants:
-            made: ConstantOp | WeightOp
-            if array.size <= LARGEST_CONSTANT:
-                made = ConstantOp.of(array)
-            else:
-                blob = BlobAttr.of(self.store.add(array), ELEMENTS[array.dtype], array.shape)
-                made = WeightOp(blob)
-            block = block_of(self.graph)
-            assert block.first_op is not None
-            block.insert_op_before(made, block.first_op)
-            self._constants[key] = made.results[0]
-        return self._constants[key]
-
     def whole(self, numbers: Sequence[int]) -> SSAValue:
         """A constant list of i32: axes, shapes."""
         return self.constant(np.array(numbers, np.int32))
-
-    def real(self, number: float) -> SSAValue:
-        """A constant scalar of f32."""
-        return self.constant(np.array(number, np.float32))
 
     def reshape(self, x: SSAValue, dims: Sequence[int]) -> SSAValue:
         """The same elements in another shape."""

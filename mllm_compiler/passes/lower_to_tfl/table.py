@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import Operation, SSAValue
@@ -21,9 +19,7 @@ from mllm_compiler.dialects.tfl.base import extents
 from mllm_compiler.dialects.types import dtype_of, element_of
 from mllm_compiler.passes.lower_to_tfl import attention, quantised, vision
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
-
-Lowering = Callable[..., SSAValue | None]
-"""Makes the result of an op; None where the op stays until nothing reads it."""
+from mllm_compiler.passes.lowering import Lowering
 
 UNARY: dict[UnaryKind, type[TflOp]] = {
     UnaryKind.NEG: tfl.NegOp,

@@ -1,0 +1,126 @@
+"""What every lowering of `mllm` to a vendor's dialect shares: the walk, and where new ops go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Operation, SSAValue
+
+from mllm_compiler.dialects.mllm import BlobAttr, ConstantOp, WeightOp
+from mllm_compiler.dialects.mllm.constants import LARGEST_CONSTANT
+from mllm_compiler.dialects.types import ELEMENTS
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.fused_parts import PARTS, take_apart
+from mllm_compiler.passes.graphs import block_of, graphs, location_of, remove_dead
+from mllm_compiler.weights import WeightStore
+
+Lowering = Callable[..., SSAValue | None]
+"""Takes an op and a builder and makes its result; None where it stays until nothing reads it."""
+
+
+@dataclass
+class LoweringBuilder:
+    """Where lowered ops go.
+
+    Attributes:
+        graph: The graph that is lowered.
+        at: The op that is being lowered; what is made stands before it, with its location.
+        store: The bytes of weights.
+    """
+
+    graph: FuncOp
+    at: Operation
+    store: WeightStore
+    _constants: dict[tuple[str, tuple[int, ...], bytes], SSAValue] = field(
+        default_factory=dict[tuple[str, tuple[int, ...], bytes], SSAValue]
+    )
+
+    def insert(self, op: Operation) -> None:
+        """Puts an op before the one that is being lowered."""
+        op.location = self.at.location
+        block_of(self.graph).insert_op_before(op, self.at)
+
+    def constant(self, array: NDArray[np.generic]) -> SSAValue:
+        """A constant; equal ones of a graph are one, at its start."""
+        key = (array.dtype.name, array.shape, array.tobytes())
+        if key not in self._constants:
+            made: ConstantOp | WeightOp
+            if array.size <= LARGEST_CONSTANT:
+                made = ConstantOp.of(array)
+            else:
+                blob = BlobAttr.of(self.store.add(array), ELEMENTS[array.dtype], array.shape)
+                made = WeightOp(blob)
+            block = block_of(self.graph)
+            assert block.first_op is not None
+            block.insert_op_before(made, block.first_op)
+            self._constants[key] = made.results[0]
+        return self._constants[key]
+
+    def real(self, number: float) -> SSAValue:
+        """A constant scalar of f32."""
+        return self.constant(np.array(number, np.float32))
+
+
+BuilderT = TypeVar("BuilderT", bound=LoweringBuilder)
+
+
+def lower_graphs(
+    module: ModuleOp,
+    store: WeightStore,
+    *,
+    target: str,
+    lowerings: Mapping[type[Operation], Lowering],
+    builder: Callable[[FuncOp, Operation, WeightStore], BuilderT],
+    own: type[Operation],
+) -> None:
+    """Lowers the graphs of a module in place, in their order.
+
+    Args:
+        module: The module.
+        store: The bytes of weights.
+        target: What an error names.
+        lowerings: The function that lowers each op; other ops are taken apart before.
+        builder: Makes the builder of a graph.
+        own: What ops of the vendor's dialect derive from; they stay, as weights and constants do.
+
+    Raises:
+        CompileError: MLC-R001, an op has no lowering.
+    """
+    kept = (WeightOp, ConstantOp, ReturnOp, own)
+    for graph in graphs(module):
+        take_apart(graph, PARTS.keys() - lowerings.keys())
+        ops = [op for op in block_of(graph).ops if not isinstance(op, kept)]
+        if ops:
+            made = builder(graph, ops[0], store)
+            for op in ops:
+                _lower(op, made, target, lowerings)
+        remove_dead(graph)
+
+
+def _lower(
+    op: Operation,
+    builder: LoweringBuilder,
+    target: str,
+    lowerings: Mapping[type[Operation], Lowering],
+) -> None:
+    lowering = lowerings.get(type(op))
+    if lowering is None:
+        raise CompileError(
+            "MLC-R001",
+            f"'{op.name}' has no home on '{target}': no operators",
+            location=location_of(op),
+            remedy="use the target c, or replace the op in the model",
+        )
+    builder.at = op
+    made = lowering(op, builder)
+    if made is None:
+        return
+    op.results[0].replace_all_uses_with(made)
+    op.detach()
+    op.erase()
