@@ -20,6 +20,7 @@ from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.manifest import Manifest
 from mllm_compiler.bundle.writer import check_size, write_bundle
 from mllm_compiler.calibration import Model, write_samples
+from mllm_compiler.calibration.padded import write_padded
 from mllm_compiler.dialects import make_context
 from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import lifted_share
@@ -30,12 +31,14 @@ from mllm_compiler.passes.quantised_caches import quantised_caches
 from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
     CACHE,
+    ENCODE,
     LIFT,
     PRUNE,
     QUANTISE,
     TOLERANCES,
     check_pass,
     check_target,
+    check_values,
     pass_class,
     pass_names,
     read_passes,
@@ -52,7 +55,8 @@ Step = Callable[[str], None]
 PROVEN_ON = Limits(tokens=128, window=64, files=4)
 """As much of the user's data shows whether a pass is right; each is run before and after it."""
 
-SAMPLED = ("prune-heads", "smooth-activations", "quantise-linears", *CACHE.passes)
+ENCODING = tuple(name for stage in ENCODE.values() for name in stage.passes)
+SAMPLED = ("prune-heads", "smooth-activations", "quantise-linears", *CACHE.passes, *ENCODING)
 """Passes with an option `data`: the samples of each graph, as the module is when they are made."""
 
 
@@ -147,6 +151,8 @@ def compile_model(
     start = time.perf_counter()
     check_target(request.target, "--target")
     recipe = None if request.quant is None else read_recipe(request.quant)
+    if recipe is not None and recipe.values is not None:
+        check_values(request.target, recipe.name)
     pruning = _pruning(request)
     names = _names(request, tuple(pruning))
     if request.output is not None and request.stop_after is None:
@@ -170,6 +176,10 @@ def compile_model(
                 model = Model(module, imported.spec, imported.store)
                 samples = Path(folder) / name
                 write_samples(model, request.data, samples, limits, warn)
+            if name in ENCODING and samples is not None:
+                step("calibrating")
+                given, samples = samples, Path(folder) / name
+                write_padded(module, given, samples, imported.store)
             step(name)
             options = _options(name, request, imported.spec)
             options |= {"data": str(samples)} if samples and name in SAMPLED else {}
@@ -256,7 +266,7 @@ def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
 
 def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
     """What a pass must be told of the model or the target."""
-    if name in (*QUANTISE.passes, *CACHE.passes) and request.quant is not None:
+    if name in (*QUANTISE.passes, *CACHE.passes, *ENCODING) and request.quant is not None:
         return {"recipe": request.quant}
     if name in ("infer-shapes", "bucket-shapes"):
         return {"static": target(request.target).shapes == STATIC}

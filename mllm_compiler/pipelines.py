@@ -151,6 +151,9 @@ KEEP = Stage(("keep-values",), "what nodes of the model give is a result")
 
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
 LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
+ENCODE: dict[str, Stage] = {}
+"""By target: behind lowering, values between ops have codes where a recipe has `[values]`."""
+
 PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")
 
 PIPELINES: dict[str, tuple[Stage, ...]] = {
@@ -191,6 +194,8 @@ def pass_names(
             names += [*pruning, *(QUANTISE.passes if quantised else ())]
         if stage is FUSE and quantised:
             names += CACHE.passes
+    if quantised and pipeline in ENCODE:
+        names += ENCODE[pipeline].passes
     if not kept:
         return tuple(names)
     at = names.index(LOWER.passes[0]) if LOWER.passes[0] in names else len(names)
@@ -232,6 +237,21 @@ def check_target(target: str, where: str) -> None:
             f"unknown target '{target}'",
             location=where,
             remedy=f"targets: {', '.join(TARGETS)}",
+        )
+
+
+def check_values(target: str, recipe: str) -> None:
+    """Refuses codes for values on a target whose ops compute on reals.
+
+    Raises:
+        CompileError: `MLC-Q006`.
+    """
+    if target not in ENCODE:
+        raise CompileError(
+            "MLC-Q006",
+            f"the target '{target}' has no values of codes, which [values] asks for",
+            location=recipe,
+            remedy="take a recipe without [values], or a target whose ops compute on codes",
         )
 
 

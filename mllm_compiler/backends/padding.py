@@ -39,7 +39,7 @@ class Fit:
             CompileError: `MLC-X001`, an input is missing, unknown or does not fit; `MLC-X005`, it
                 is larger than every graph takes, or too small.
         """
-        values = _bind(bucketed, inputs)
+        values = bound_values(bucketed, inputs)
         for symbol, value in values.items():
             largest = max(sizes[symbol] for sizes in bucketed.variants.values())
             if value > largest or value < bucketed.least[symbol]:
@@ -91,8 +91,12 @@ class Fit:
         return tuple(slice(end - n, end) for end, n in zip(ends, counts, strict=True))
 
 
-def _bind(bucketed: Bucketed, inputs: Mapping[str, Array]) -> dict[str, int]:
-    """The values of the symbols, from the shapes of the inputs."""
+def bound_values(bucketed: Bucketed, inputs: Mapping[str, Array]) -> dict[str, int]:
+    """The values of the symbols, from the shapes of the inputs.
+
+    Raises:
+        CompileError: `MLC-X001`, an input is missing, unknown or does not fit.
+    """
     for name in (*bucketed.inputs, *inputs):
         if name not in inputs or name not in bucketed.inputs:
             words = "is missing" if name in bucketed.inputs else "is not known"

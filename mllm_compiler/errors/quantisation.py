@@ -48,4 +48,13 @@ CODES: dict[str, ErrorCode] = {
         remedy="Raise `mixed.average`; 4 bits in blocks of 128 take 4.16 with zero points, 4.13 "
         "without.",
     ),
+    "MLC-Q006": ErrorCode(
+        title="A target without values of codes",
+        exit=2,
+        cause="The recipe has a section `[values]`, and the ops of the target compute on reals.",
+        example="mine: error: the target 'c' has no values of codes, which [values] asks for "
+        "[MLC-Q006] (take a recipe without [values], or a target whose ops compute on codes)",
+        remedy="Take a target that has them, or a recipe whose products alone read codes, such as "
+        "`w8a8` or `w8a8-static`.",
+    ),
 }

@@ -28,11 +28,15 @@ HALF, WHOLE = 16, 32
 
 BITS: Final = (2, 4, 8, HALF, WHOLE)
 CACHE_BITS: Final = (4, 8)
+VALUE_BITS: Final = (8, 16)
 
 NEAREST, CLIPPED, GPTQ = METHODS = ("nearest", "clipped", "gptq")
 """How codes are chosen: the nearest over the whole range, or over the range of least error, or
 those that harm the outputs on calibration data least."""
 
+MINMAX, PERCENTILE, MSE = RANGES = ("minmax", "percentile", "mse")
+"""How far the codes of values reach: over all that samples show, or all but 1 in 10,000 at each
+end, or so that their squared error is least."""
 
 SMOOTHQUANT, AWQ = SMOOTHINGS = ("smoothquant", "awq")
 """What scales the channels of activations before: their magnitudes, or a search for the factors."""
@@ -77,11 +81,8 @@ class Format:
     def fault(self) -> tuple[str, str, str] | None:
         """A key that cannot be used, why, and what to write instead."""
         for key, known in (("bits", BITS), ("activations", ACTIVATIONS), ("method", METHODS)):
-            given = getattr(self, key)
-            if given not in known:
-                near = get_close_matches(str(given), [str(k) for k in known], n=1)
-                listed = f"write one of {', '.join(map(str, known))}"
-                return key, f"unknown {given!r}", f"did you mean '{near[0]}'?" if near else listed
+            if (fault := _unknown_word(key, getattr(self, key), known)) is not None:
+                return fault
         if self.block_size is not None and self.block_size < 1:
             return "block_size", "a block has at least 1 input", "write 32, 64 or 128"
         if self.sweeps < 0:
@@ -149,6 +150,25 @@ class Cache:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Values:
+    """Codes for every value between ops, with one scale each from calibration data.
+
+    Attributes:
+        bits: 8 or 16.
+        method: How far the codes of a value reach: `minmax`, `percentile` or `mse`.
+    """
+
+    bits: int
+    method: str = MINMAX
+
+    def fault(self) -> tuple[str, str, str] | None:
+        """A key that cannot be used, why, and what to write instead."""
+        if self.bits not in VALUE_BITS:
+            return "bits", f"values do not take {self.bits} bits", "write 8 or 16"
+        return _unknown_word("method", self.method, RANGES)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """What a recipe says.
 
@@ -163,6 +183,7 @@ class Recipe:
         strength: How much of the difficulty `smoothquant` moves into weights, 0 to 1.
         mixed: Which products may take more bits than the rest.
         cache: The codes of keys and values; without it, they stay real.
+        values: The codes of all values between ops; without it, they stay real.
         calibration: How much of the data is taken.
         name: The stem of its file.
         text: What the file says.
@@ -178,6 +199,7 @@ class Recipe:
     strength: float = 0.5
     mixed: Mixed | None = None
     cache: Cache | None = None
+    values: Values | None = None
     calibration: Limits = field(default_factory=Limits)
     name: str = field(default="", compare=False, metadata={"key": ""})
     text: str = field(default="", compare=False, metadata={"key": ""})
@@ -192,13 +214,22 @@ class Recipe:
     @property
     def needs_data(self) -> bool:
         """Whether it chooses anything by what activations are like."""
-        parts = (self.mixed, self.smooth, self.cache)
+        parts = (self.mixed, self.smooth, self.cache, self.values)
         return any(part is not None for part in parts) or any(f.needs_data for f in self.formats())
 
     def formats(self) -> list[Format]:
         """Every format that it names."""
         given = (self.linears, self.head, self.embeddings, *self.rules)
         return [f for f in given if f is not None]
+
+
+def _unknown_word(key: str, given: object, known: Sequence[object]) -> tuple[str, str, str] | None:
+    """A key whose value is none of those known."""
+    if given in known:
+        return None
+    near = get_close_matches(str(given), [str(k) for k in known], n=1)
+    listed = f"write one of {', '.join(map(str, known))}"
+    return key, f"unknown {given!r}", f"did you mean '{near[0]}'?" if near else listed
 
 
 def recipe_names() -> list[str]:
@@ -233,12 +264,20 @@ def _read(word: str) -> Recipe:
     recipe = typed(Recipe, load_toml(path), file=path.name)
     for key, value in (("name", path.stem), ("text", path.read_text("utf-8"))):
         object.__setattr__(recipe, key, value)
-    parts = {"linears": recipe.linears, "head": recipe.head, "embeddings": recipe.embeddings}
+    parts: dict[str, Format | Values | None] = {
+        "linears": recipe.linears,
+        "head": recipe.head,
+        "embeddings": recipe.embeddings,
+        "values": recipe.values,
+    }
     parts |= {f"rules[{at}]": rule for at, rule in enumerate(recipe.rules)}
     for at, part in parts.items():
         if part is not None and (fault := part.fault()) is not None:
             key, message, remedy = fault
             raise wrong(path.name, f"{at}.{key}", message, remedy)
+    if recipe.values is not None and any(f.activations != FLOAT for f in recipe.formats()):
+        message = "what products read has codes already, as [linears] says"
+        raise wrong(path.name, "values", message, 'give products activations = "float"')
     for key, value in vars(recipe.calibration).items():
         if value < 1:
             raise wrong(path.name, f"calibration.{key}", f"{value} is too few", "write 1 or more")

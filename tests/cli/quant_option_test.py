@@ -157,3 +157,12 @@ def test_a_fault_is_one_line_and_leaves_nothing(
 def test_a_recipe_is_read_before_the_model(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="MLC-Q001"):
         compile_model(Request(model=tmp_path / "gone.onnx", quant="w8a9"))
+
+
+def test_a_target_of_reals_refuses_codes_for_values(tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text("[linears]\nbits = 8\n[values]\nbits = 8\n")
+    request = Request(model=tiny("tiny-vit"), target="c", quant=str(tmp_path / "r.toml"))
+    with pytest.raises(CompileError) as fault:
+        compile_model(request)
+    assert fault.value.code == "MLC-Q006"
+    assert str(fault.value).startswith("r: error: the target 'c' has no values of codes")

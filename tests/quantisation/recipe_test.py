@@ -124,6 +124,15 @@ def test_one_block_is_no_block_and_halves_have_no_grid() -> None:
         ("[linears]\nbits = 4\n[mixed]\naverage = 5\nbits = 16\n", "mixed.bits: error: products"),
         ("[linears]\nbits = 8\n[mixed]\naverage = 9\n", "mixed.bits: error: no more than the 8"),
         ("[linears]\nbits = 4\n[cache]\nbits = 2\n", "cache.bits: error: a cache does not take 2"),
+        ("[linears]\nbits = 8\n[values]\nbits = 4\n", "values.bits: error: values do not take 4"),
+        (
+            "[linears]\nbits = 8\n[values]\nbits = 8\nmethod = 'mes'\n",
+            "values.method: error: unknown 'mes' [MLC-I022] (did you mean 'mse'?)",
+        ),
+        (
+            "[linears]\nbits = 8\nactivations = 'dynamic'\n[values]\nbits = 8\n",
+            "values: error: what products read has codes already, as [linears] says",
+        ),
         ("[linears]\nbits = 4\nsweeps = -1\n", "linears.sweeps: error: -1 is no number of rounds"),
         ("[linears]\nbits = 4\n[calibration]\ntokens = 0\n", "calibration.tokens: error: 0 is too"),
         (
