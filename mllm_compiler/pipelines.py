@@ -62,6 +62,7 @@ TOLERANCES: dict[str, float] = {
     "keep-values": 0.0,
     "lower-to-cpu": ROUNDING,
     "lower-to-tfl": ROUNDING,
+    "lower-to-rknn": ROUNDING,
     "plan-memory": 0.0,
 }
 """The largest relative error that each pass promises; `--validate` holds it to that."""
@@ -151,7 +152,10 @@ KEEP = Stage(("keep-values",), "what nodes of the model give is a result")
 
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
 LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
-ENCODE: dict[str, Stage] = {}
+LOWER_RKNN = Stage(("lower-to-rknn",), "every op is an operator of Rockchip's toolkit")
+ENCODE: dict[str, Stage] = {
+    "rknn": Stage((), "values are real: the toolkit gives them codes, from samples"),
+}
 """By target: behind lowering, values between ops have codes where a recipe has `[values]`."""
 
 PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")
@@ -162,6 +166,7 @@ PIPELINES: dict[str, tuple[Stage, ...]] = {
     "numpy": (SHAPES, LIFT, FUSE, BUCKET, PLACE),
     "c": (SHAPES, LIFT, FUSE, BUCKET, PLACE, SPLIT, LOWER, PLAN),
     "tflite": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_TFL),
+    "rknn": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_RKNN),
 }
 """Pipelines by name; those of targets have the target's name."""
 

@@ -39,7 +39,7 @@ from xdsl.traits import IsTerminator, Pure
 
 from mllm_compiler.dialects.onnx_attributes import ATTRIBUTES
 from mllm_compiler.dialects.onnx_op import OnnxOp
-from mllm_compiler.dialects.onnx_schemas import Formal, Schema, histories
+from mllm_compiler.dialects.onnx_schemas import PREFIXES, Formal, Schema, histories
 from mllm_compiler.dialects.onnx_types import TYPES
 
 RANDOM: Final = frozenset(
@@ -129,7 +129,8 @@ def _is_segmented(formals: Sequence[Formal]) -> bool:
     return any(f.option != "single" for f in formals[:-1])
 
 
-def _class_of(name: str, history: tuple[Schema, ...]) -> type[OnnxOp]:
+def class_of(name: str, history: tuple[Schema, ...], base: type[OnnxOp] = OnnxOp) -> type[OnnxOp]:
+    """The class of an operator: of its schemas, under a name of the IR."""
     newest = history[-1]
     inputs = _merged([s.inputs for s in history], min(s.min_inputs for s in history))
     outputs = _merged([s.outputs for s in history], min(s.min_outputs for s in history))
@@ -174,8 +175,9 @@ def _class_of(name: str, history: tuple[Schema, ...]) -> type[OnnxOp]:
         "irdl_options": tuple(options),
         "traits": traits_def(Pure()) if pure else traits_def(),
     }
-    made = irdl_op_definition(type(f"{newest.name}Op", (OnnxOp,), members))
+    made = irdl_op_definition(type(f"{newest.name}Op", (base,), members))
     made.DOMAIN, made.OPERATOR = newest.domain, newest.name
+    made.STANDARD = f"{PREFIXES[newest.domain]}{newest.name}"
     made.GRAPHS = graphs
     made.SEGMENTED, made.SLOTS = segmented, (len(inputs), len(outputs), len(graphs))
     made.ATTRIBUTES = frozenset(attributes) - frozenset(graphs)
@@ -185,7 +187,7 @@ def _class_of(name: str, history: tuple[Schema, ...]) -> type[OnnxOp]:
 @cache
 def operators() -> dict[str, type[OnnxOp]]:
     """Every operator class by IR name."""
-    return {name: _class_of(name, history) for name, history in histories().items()}
+    return {name: class_of(name, history) for name, history in histories().items()}
 
 
 class OnnxDialect(Dialect):

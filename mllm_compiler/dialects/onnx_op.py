@@ -33,6 +33,8 @@ class OnnxOp(IRDLOperation):
 
     DOMAIN: ClassVar[str]
     OPERATOR: ClassVar[str]
+    STANDARD: ClassVar[str]
+    """Its name in the `onnx` dialect: that of its schemas."""
     GRAPHS: ClassVar[tuple[str, ...]] = ()
     SEGMENTED: ClassVar[tuple[bool, bool, bool]] = (False, False, False)
     SLOTS: ClassVar[tuple[int, int, int]] = (0, 0, 0)
@@ -99,7 +101,7 @@ class OnnxOp(IRDLOperation):
     @property
     def schema(self) -> Schema:
         """What the standard says of this operator in the model's opset."""
-        found = schema_of(self.name, self.opset) or schema_of(self.name, None)
+        found = schema_of(self.STANDARD, self.opset) or schema_of(self.STANDARD, None)
         assert found is not None
         return found
 
@@ -113,7 +115,7 @@ class OnnxOp(IRDLOperation):
 
     def verify_(self) -> None:
         """Checks the operator against its schema."""
-        verify_against(self, schema_of(self.name, self.opset))
+        verify_against(self, schema_of(self.STANDARD, self.opset))
 
     def print(self, printer: Printer) -> None:
         """Writes `operands {attributes} name {region} : (types) -> (types)`."""

@@ -49,7 +49,7 @@ def check_operator(op: OnnxOp, file: str = "") -> None:
         CompileError: One of the module's constraints does not hold.
     """
     try:
-        verify_against(op, schema_of(op.name, op.opset))
+        verify_against(op, schema_of(op.STANDARD, op.opset))
     except VerifyException as error:
         raise broken_node(str(error), location_name(op), file) from None
 

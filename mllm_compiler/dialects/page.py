@@ -16,7 +16,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.hints import isa
 
-from mllm_compiler.dialects import mllm, tfl
+from mllm_compiler.dialects import mllm, rknn, tfl
 from mllm_compiler.dialects.cpu import KERNEL_OPS
 from mllm_compiler.dialects.mllm import kinds
 
@@ -31,6 +31,7 @@ its meaning is the standard's own |
 | `mllm` | the contract: about forty ops, written by hand, that all passes and backends share |
 | `cpu` | one op for each kernel of the C runtime |
 | `tfl` | one op for each operator of TFLite |
+| `rknn` | one op for each operator of ONNX that Rockchip's toolkit takes as its own |
 
 A tensor whose shape is not static carries one expression a dimension, over symbols that the
 function's arguments bind: `tensor<?x8xf32, #mllm.dims<"past + seq", "8">>`. `?` as an expression
@@ -57,6 +58,13 @@ the fields of the operator's options.
 | op | | contract |
 |---|---|---|"""
 
+RKNN_HEAD = f"""
+## rknn
+
+Each op is the operator of ONNX, opset {rknn.OPSET}, that its name says, with its operands,
+attributes and meaning, and with these constraints besides the standard's:
+"""
+
 _CONSTRAINT = re.compile(r"^(C\d+)  (.*)$")
 
 
@@ -66,7 +74,7 @@ def dialect_page() -> str:
     for op in mllm.OPS:
         text += [*_op(op), ""]
     text += ["### Kinds", "", *_kinds(), "", "### Attributes", "", *_attributes(), CPU_HEAD]
-    text += [*_kernels(), TFL_HEAD, *_operators()]
+    text += [*_kernels(), TFL_HEAD, *_operators(), RKNN_HEAD, *_standard()]
     return "\n".join(text).rstrip("\n") + "\n"
 
 
@@ -154,6 +162,14 @@ def _operators() -> Iterator[str]:
         found = (_CONSTRAINT.match(line) for line in rest.splitlines())
         contract = "; ".join(f"**{m[1]}** {m[2].rstrip('.')}" for m in found if m is not None)
         yield f"| `{op.name}` | {_cell(first)} | {contract} |"
+
+
+def _standard() -> Iterator[str]:
+    """The constraints that all rknn ops share, and their names."""
+    lines = (rknn.__doc__ or "").splitlines()
+    yield from (f"- **{m[1]}** {m[2]}" for line in lines if (m := _CONSTRAINT.match(line)))
+    yield ""
+    yield ", ".join(f"`rknn.{name}`" for name in rknn.OPERATORS)
 
 
 def _cell(text: str) -> str:

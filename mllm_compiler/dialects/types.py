@@ -92,6 +92,11 @@ def shape_of(value: SSAValue) -> tuple[Dim, ...]:
     return dims_of(tensor_type(value))
 
 
+def extents(value: SSAValue) -> tuple[int, ...]:
+    """The extents of a tensor of static shape."""
+    return tuple(n for d in shape_of(value) if (n := d.as_int()) is not None)
+
+
 def rank_of(value: SSAValue) -> int:
     """The number of dims of a ranked tensor."""
     return tensor_type(value).get_num_dims()

@@ -58,4 +58,12 @@ CODES: dict[str, ErrorCode] = {
         "bytes at its bound [MLC-R006] (lower the bounds in [dims] of model.toml)",
         remedy="Lower the bounds in `[dims]` of model.toml, or correct the model's shapes.",
     ),
+    "MLC-R007": ErrorCode(
+        title="A chip is not known, or lacks what a recipe asks for",
+        exit=3,
+        cause="A target's table lists its chips, and the forms of quantisation that each has.",
+        example="--soc: error: the target 'rknn' has no chip 'rk3589' [MLC-R007] (did you mean "
+        "rk3588?)",
+        remedy="Name a chip that [docs/hal.md](hal.md) lists, or take a recipe of another form.",
+    ),
 }

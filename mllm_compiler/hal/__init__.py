@@ -2,6 +2,7 @@
 
 from mllm_compiler.hal.cost import Cost, cost_of
 from mllm_compiler.hal.rules import Limit, Refusal, Rule
+from mllm_compiler.hal.soc import Soc
 from mllm_compiler.hal.target import (
     STATIC,
     Answer,
@@ -20,6 +21,7 @@ __all__ = [
     "OpSupport",
     "Refusal",
     "Rule",
+    "Soc",
     "Target",
     "cost_of",
     "target",

@@ -22,6 +22,7 @@ from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked
 from mllm_compiler.hal.cost import Cost, cost_of
 from mllm_compiler.hal.rules import Limit, Refusal, Rule, limit_of
+from mllm_compiler.hal.soc import Soc, find_soc, soc_of
 
 TABLES: Final = files("mllm_compiler.hal") / "targets"
 
@@ -96,6 +97,7 @@ class Target:
         dialects: Dialects that run as a whole.
         startup_us: What a call costs before it computes, in microseconds.
         ops: The entries by op name.
+        socs: Its chips, the default one first; a target may have none.
     """
 
     name: str
@@ -105,6 +107,15 @@ class Target:
     dialects: tuple[str, ...]
     startup_us: float
     ops: Mapping[str, OpSupport]
+    socs: Mapping[str, Soc] = field(default_factory=dict[str, Soc])
+
+    def soc(self, name: str | None) -> Soc:
+        """The chip of a name; without one the default.
+
+        Raises:
+            CompileError: `MLC-R007`, there is no such chip.
+        """
+        return find_soc(self.socs, next(iter(self.socs), "") if name is None else name, self.name)
 
     def supports(self, op: Operation, env: Mapping[str, int]) -> Answer:
         """Whether the op runs here, and what it costs with the symbols of `env`."""
@@ -209,6 +220,7 @@ def target_of(table: dict[str, Any]) -> Target:
         dialects=tuple(table["dialects"]),
         startup_us=table["cost"]["startup_us"],
         ops={op: _entry(entry) for op, entry in table.get("ops", {}).items()},
+        socs={name: soc_of(name, entry) for name, entry in table.get("socs", {}).items()},
     )
 
 

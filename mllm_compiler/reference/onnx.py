@@ -74,7 +74,7 @@ def evaluate(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence
 
 def _known_opset(op: OnnxOp) -> int | None:
     """The operator's opset, or the first one that the library knows, where that means the same."""
-    least = FIRST_KNOWN.get(op.name, 0)
+    least = FIRST_KNOWN.get(op.STANDARD, 0)
     return op.opset and max(op.opset, least)
 
 
@@ -103,7 +103,7 @@ def _evaluator(
     """A model of one node; the answer is kept for operators that are the same."""
     version = opset
     if version is None:
-        newest = schema_of(cls.name, None)
+        newest = schema_of(cls.STANDARD, None)
         version = (
             onnx.defs.onnx_opset_version() if not cls.DOMAIN or newest is None else newest.since
         )
@@ -135,7 +135,7 @@ def _attribute(
         value = numpy_helper.from_array(np.ascontiguousarray(value))
     elif isinstance(value, Attribute):
         value = _proto(value)
-    schema = schema_of(cls.name, version)
+    schema = schema_of(cls.STANDARD, version)
     kind = schema.attributes[name].kind.upper() if schema and name in schema.attributes else None
     number = None if kind is None else onnx.AttributeProto.AttributeType.Value(kind)
     return helper.make_attribute(name, cast(Any, value), attr_type=number)

@@ -15,9 +15,8 @@ import numpy as np
 from mllm_compiler.dialects import tfl
 from mllm_compiler.dialects.mllm import UnaryKind
 from mllm_compiler.dialects.tfl import TflOp
-from mllm_compiler.dialects.tfl.base import extents
 from mllm_compiler.dialects.tfl.vision import Pool2dOp
-from mllm_compiler.dialects.types import dtype_of, element_of
+from mllm_compiler.dialects.types import dtype_of, element_of, extents
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
 from mllm_compiler.reference.mllm_elementwise import apply_unary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,11 +13,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
 from mllm_compiler.dialects.mllm import BinaryKind, UnaryKind
+from mllm_compiler.dialects.rknn import OPERATORS
 from mllm_compiler.dialects.types import i4
+from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import Cost, Limit, Rule, Target, cost_of, target, target_names, target_of
 from mllm_compiler.passes.fused_parts import PARTS
 from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
+from mllm_compiler.passes.lower_to_rknn.table import LOWERINGS as RKNN_LOWERINGS
 from mllm_compiler.passes.lower_to_tfl.table import LOWERINGS as TFL_LOWERINGS
+from mllm_compiler.passes.lowering import Lowering
 
 C = target("c")
 
@@ -29,16 +34,39 @@ DATA = {"mllm.weight", "mllm.constant"}
 
 
 def test_the_targets_are_the_folders() -> None:
-    assert target_names() == ("c", "numpy", "tflite")
+    assert target_names() == ("c", "numpy", "rknn", "tflite")
     with pytest.raises(KeyError):
         target("npu")
 
 
-def test_the_table_of_tflite_lists_exactly_what_can_be_lowered() -> None:
-    lowered = {op.name for op in TFL_LOWERINGS}
+@pytest.mark.parametrize(
+    ("name", "lowerings"), [("tflite", TFL_LOWERINGS), ("rknn", RKNN_LOWERINGS)]
+)
+def test_the_table_of_a_vendor_lists_exactly_what_can_be_lowered(
+    name: str, lowerings: Mapping[type[Operation], Lowering]
+) -> None:
+    lowered = {op.name for op in lowerings}
     whole = {op.name for op in PARTS} - lowered
-    assert set(target("tflite").ops) - whole == lowered | DATA
-    assert all(target("tflite").ops[op].kernel for op in whole & set(target("tflite").ops))
+    assert set(target(name).ops) - whole == lowered | DATA
+    assert all(target(name).ops[op].kernel for op in whole & set(target(name).ops))
+
+
+def test_a_chip_says_what_it_lacks() -> None:
+    rknn = target("rknn")
+    assert rknn.soc(None).name == "rk3588"
+    with pytest.raises(CompileError) as unknown:
+        rknn.soc("rk3578")
+    assert (unknown.value.code, unknown.value.location) == ("MLC-R007", "--soc")
+    assert unknown.value.exit_code == 3
+    with pytest.raises(CompileError) as lacking:
+        rknn.soc("rk3588").check_form("w4a16", "--soc rk3588")
+    assert lacking.value.code == "MLC-R007"
+    rknn.soc("rk3576").check_form("w4a16", "--soc rk3576")
+
+
+def test_chips_name_operators_of_the_dialect() -> None:
+    named = {op for soc in target("rknn").socs.values() for op in (*soc.host, *soc.either)}
+    assert named <= set(OPERATORS)
 
 
 def test_the_table_of_c_lists_exactly_what_can_be_lowered() -> None:

@@ -60,7 +60,7 @@ def is_same_in(op: OnnxOp, opset: int) -> bool:
     """Whether an operator of the standard has the form in an opset that it has in its own."""
     if op.DOMAIN:
         return True
-    own, wanted = schema_of(op.name, op.opset), schema_of(op.name, opset)
+    own, wanted = schema_of(op.STANDARD, op.opset), schema_of(op.STANDARD, opset)
     return own is not None and wanted is not None and own.since == wanted.since
 
 

@@ -23,8 +23,7 @@ from mllm_compiler.backends.tflite.versions import version_of
 from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp, array_of
 from mllm_compiler.dialects.tfl import PseudoQconstOp, TflOp
-from mllm_compiler.dialects.tfl.base import extents
-from mllm_compiler.dialects.types import element_of
+from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,

@@ -49,11 +49,6 @@ class TflOp(CallOp, ABC):
         """The op's numbered constraints; an op without any keeps this."""
 
 
-def extents(value: SSAValue) -> tuple[int, ...]:
-    """The extents of a tensor of static shape."""
-    return tuple(n for d in shape_of(value) if (n := d.as_int()) is not None)
-
-
 def listed(value: SSAValue) -> list[int] | None:
     """The whole numbers of a constant operand; None where it is computed."""
     owner = value.owner

@@ -16,8 +16,8 @@ from xdsl.irdl import (
 )
 
 from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
-from mllm_compiler.dialects.tfl.base import FUSED, TflOp, extents, listed
-from mllm_compiler.dialects.types import element_of, shape_of
+from mllm_compiler.dialects.tfl.base import FUSED, TflOp, listed
+from mllm_compiler.dialects.types import element_of, extents, shape_of
 
 FALSE = BoolAttr.from_bool(False)
 

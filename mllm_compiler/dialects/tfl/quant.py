@@ -6,8 +6,8 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from mllm_compiler.dialects.mllm.contract import check
-from mllm_compiler.dialects.tfl.base import TflOp, extents
-from mllm_compiler.dialects.types import element_of, i2, i4, i8
+from mllm_compiler.dialects.tfl.base import TflOp
+from mllm_compiler.dialects.types import element_of, extents, i2, i4, i8
 
 CODES = (i8, i4, i2)
 

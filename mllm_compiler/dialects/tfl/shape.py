@@ -16,8 +16,8 @@ from xdsl.irdl import (
 )
 
 from mllm_compiler.dialects.mllm.contract import check
-from mllm_compiler.dialects.tfl.base import FUSED, TflOp, extents, listed, same_elements
-from mllm_compiler.dialects.types import element_of
+from mllm_compiler.dialects.tfl.base import FUSED, TflOp, listed, same_elements
+from mllm_compiler.dialects.types import element_of, extents
 
 
 @irdl_op_definition

@@ -16,7 +16,8 @@ from xdsl.irdl import (
 )
 
 from mllm_compiler.dialects.mllm.contract import check
-from mllm_compiler.dialects.tfl.base import FUSED, PADDINGS, TflOp, extents
+from mllm_compiler.dialects.tfl.base import FUSED, PADDINGS, TflOp
+from mllm_compiler.dialects.types import extents
 
 WINDOW: Final[dict[str, tuple[str, ...]]] = {**FUSED, "padding": PADDINGS}
 

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import mllm, tfl
-from mllm_compiler.dialects.tfl.base import extents
+from mllm_compiler.dialects.types import extents
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
 
 HIDDEN = -1e9

@@ -12,8 +12,7 @@ from mllm_compiler.dialects import tfl
 from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.dialects.tfl import TflOp
-from mllm_compiler.dialects.tfl.base import extents
-from mllm_compiler.dialects.types import element_of
+from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.passes.lowering import LoweringBuilder
 
 

@@ -13,8 +13,7 @@ from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import mllm, tfl
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
-from mllm_compiler.dialects.tfl.base import extents
-from mllm_compiler.dialects.types import element_of, is_float
+from mllm_compiler.dialects.types import element_of, extents, is_float
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.graphs import location_of

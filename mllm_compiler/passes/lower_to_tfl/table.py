@@ -15,8 +15,7 @@ from mllm_compiler.dialects.mllm import (
     UnaryKind,
 )
 from mllm_compiler.dialects.tfl import TflOp
-from mllm_compiler.dialects.tfl.base import extents
-from mllm_compiler.dialects.types import dtype_of, element_of
+from mllm_compiler.dialects.types import dtype_of, element_of, extents
 from mllm_compiler.passes.lower_to_tfl import attention, quantised, vision
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
 from mllm_compiler.passes.lowering import Lowering

@@ -13,8 +13,8 @@ from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import mllm, tfl
 from mllm_compiler.dialects.mllm import PoolKind
-from mllm_compiler.dialects.tfl.base import extents
 from mllm_compiler.dialects.tfl.vision import window_count
+from mllm_compiler.dialects.types import extents
 from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
 
