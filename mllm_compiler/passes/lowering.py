@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -10,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects.mllm import BlobAttr, ConstantOp, WeightOp
 from mllm_compiler.dialects.mllm.constants import LARGEST_CONSTANT
-from mllm_compiler.dialects.types import ELEMENTS
+from mllm_compiler.dialects.types import ELEMENTS, extents
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.fused_parts import PARTS, take_apart
 from mllm_compiler.passes.graphs import block_of, graphs, location_of, remove_dead
@@ -65,6 +66,58 @@ class LoweringBuilder:
     def real(self, number: float) -> SSAValue:
         """A constant scalar of f32."""
         return self.constant(np.array(number, np.float32))
+
+
+class TensorBuilder(LoweringBuilder, ABC):
+    """A builder with the few operators that every vendor has; shapes are static."""
+
+    @abstractmethod
+    def reshape(self, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+        """The same elements in another shape; x where it has that shape."""
+
+    @abstractmethod
+    def permute(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
+        """Axes in another order."""
+
+    @abstractmethod
+    def concat(self, parts: Sequence[SSAValue], axis: int) -> SSAValue:
+        """Tensors behind one another."""
+
+    @abstractmethod
+    def cast(self, x: SSAValue, element: Attribute) -> SSAValue:
+        """Elements in another type."""
+
+    @abstractmethod
+    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """A + b."""
+
+    @abstractmethod
+    def subtract(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """A - b."""
+
+    @abstractmethod
+    def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """The product of elements."""
+
+    @abstractmethod
+    def minimum(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """The smaller of elements."""
+
+    @abstractmethod
+    def product(self, a: SSAValue, b: SSAValue, *, transpose_b: bool = False) -> SSAValue:
+        """A product of matrices."""
+
+    @abstractmethod
+    def softmax(self, x: SSAValue) -> SSAValue:
+        """The softmax along the last axis."""
+
+    def transpose(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
+        """Axes in another order; a reshape where only axes of extent 1 move."""
+        dims = extents(x)
+        moved = [p for p in perm if dims[p] != 1]
+        if moved == sorted(moved):
+            return self.reshape(x, [dims[p] for p in perm])
+        return self.permute(x, perm)
 
 
 BuilderT = TypeVar("BuilderT", bound=LoweringBuilder)

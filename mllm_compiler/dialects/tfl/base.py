@@ -9,10 +9,10 @@ from typing import ClassVar, Final
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 
-from mllm_compiler.dialects.calls import CallOp
 from mllm_compiler.dialects.mllm.constants import ConstantOp, array_of
 from mllm_compiler.dialects.mllm.contract import check
-from mllm_compiler.dialects.types import element_of, ranked, shape_of
+from mllm_compiler.dialects.static import StaticOp
+from mllm_compiler.dialects.types import element_of
 
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH")
 """What an operator may end with, in the order of TFLite's numbers."""
@@ -23,7 +23,7 @@ PADDINGS = ("SAME", "VALID")
 FUSED: Final[dict[str, tuple[str, ...]]] = {"fused_activation_function": ACTIVATIONS}
 
 
-class TflOp(CallOp, ABC):
+class TflOp(StaticOp, ABC):
     """Base of the ops; operands are by position and properties are the fields of its options."""
 
     ENUMS: ClassVar[dict[str, tuple[str, ...]]] = {}
@@ -34,19 +34,12 @@ class TflOp(CallOp, ABC):
         """The operator's name in TFLite's schema."""
         return cls.name.removeprefix("tfl.").upper()
 
-    def verify_(self) -> None:
-        """Checks the numbered constraints, and that every shape is static."""
-        tensors = [*self.operands, *self.results]
-        static = all(d.as_int() is not None for v in tensors if ranked(v) for d in shape_of(v))
-        check(self, 0, static, "every shape is static")
+    def check_vendor(self) -> None:
+        """Words are those that the schema lists."""
         for name, allowed in self.ENUMS.items():
             value = self.properties[name]
             known = isinstance(value, StringAttr) and value.data in allowed
             check(self, 0, known, f"{name} is one of {', '.join(allowed)}")
-        self.check_contract()
-
-    def check_contract(self) -> None:
-        """The op's numbered constraints; an op without any keeps this."""
 
 
 def listed(value: SSAValue) -> list[int] | None:

@@ -13,10 +13,10 @@ from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.dialects.tfl import TflOp
 from mllm_compiler.dialects.types import element_of, extents
-from mllm_compiler.passes.lowering import LoweringBuilder
+from mllm_compiler.passes.lowering import TensorBuilder
 
 
-class Builder(LoweringBuilder):
+class Builder(TensorBuilder):
     """Where lowered ops go."""
 
     def call(
@@ -46,14 +46,10 @@ class Builder(LoweringBuilder):
             return x
         return self.call(tfl.ReshapeOp, [x, self.whole(dims)], dims)
 
-    def transpose(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
-        """Axes in another order; a reshape where only axes of extent 1 move."""
-        dims = extents(x)
-        turned = [dims[p] for p in perm]
-        moved = [p for p in perm if dims[p] != 1]
-        if moved == sorted(moved):
-            return self.reshape(x, turned)
-        return self.call(tfl.TransposeOp, [x, self.whole(perm)], turned)
+    def permute(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
+        """Axes in another order."""
+        dims = [extents(x)[p] for p in perm]
+        return self.call(tfl.TransposeOp, [x, self.whole(perm)], dims)
 
     def binary(self, operation: type[TflOp], a: SSAValue, b: SSAValue) -> SSAValue:
         """A function of pairs of elements."""
@@ -70,6 +66,18 @@ class Builder(LoweringBuilder):
     def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """The product of elements."""
         return self.binary(tfl.MulOp, a, b)
+
+    def subtract(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """A - b."""
+        return self.binary(tfl.SubOp, a, b)
+
+    def minimum(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """The smaller of elements."""
+        return self.binary(tfl.MinimumOp, a, b)
+
+    def softmax(self, x: SSAValue) -> SSAValue:
+        """The softmax along the last axis."""
+        return self.call(tfl.SoftmaxOp, [x], extents(x), beta=1.0)
 
     def mean(self, x: SSAValue) -> SSAValue:
         """The mean along the last axis, which stays as 1."""

@@ -16,8 +16,10 @@ from mllm_compiler.dialects.mllm import (
 )
 from mllm_compiler.dialects.tfl import TflOp
 from mllm_compiler.dialects.types import dtype_of, element_of, extents
-from mllm_compiler.passes.lower_to_tfl import attention, quantised, vision
+from mllm_compiler.passes.lower_to_tfl import quantised, vision
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
+from mllm_compiler.passes.lower_to_tfl.rope import rope
+from mllm_compiler.passes.lowered_attention import attention, kv_append
 from mllm_compiler.passes.lowering import Lowering
 
 UNARY: dict[UnaryKind, type[TflOp]] = {
@@ -167,7 +169,7 @@ def _softmax(op: mllm.SoftmaxOp, b: Builder) -> SSAValue:
     rank, axis = len(extents(op.x)), op.axis.value.data
     perm = [a for a in range(rank) if a != axis % rank] + [axis % rank]
     x = b.transpose(op.x, perm)
-    y = b.call(tfl.SoftmaxOp, [x], extents(x), beta=1.0)
+    y = b.softmax(x)
     return b.transpose(y, [int(i) for i in np.argsort(perm)])
 
 
@@ -238,10 +240,10 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.RmsNormOp: _rms_norm,
     mllm.SoftmaxOp: _softmax,
     mllm.ReduceOp: _reduce,
-    mllm.RopeOp: attention.rope,
-    mllm.AttentionOp: attention.attention,
-    mllm.CrossAttnOp: attention.attention,
-    mllm.KvAppendOp: attention.kv_append,
+    mllm.RopeOp: rope,
+    mllm.AttentionOp: attention,
+    mllm.CrossAttnOp: attention,
+    mllm.KvAppendOp: kv_append,
     mllm.PatchEmbedOp: vision.patch_embed,
     mllm.ConvOp: vision.conv,
     mllm.PoolOp: vision.pool,

@@ -1,4 +1,4 @@
-"""Attention, positions and caches as operators of TFLite.
+"""Attention and caches as the few operators that every vendor has.
 
 Scores are products of matrices for each head of keys; queries that share a head are rows of one
 matrix. Masks are added: what a query must not see gets a score so low that the softmax is 0, and
@@ -11,15 +11,15 @@ import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from mllm_compiler.dialects import mllm, tfl
+from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.types import extents
-from mllm_compiler.passes.lower_to_tfl.builder import Builder
+from mllm_compiler.passes.lowering import TensorBuilder
 
 HIDDEN = -1e9
 """The score of what must not be seen: no sum with another score is above it in f32."""
 
 
-def attention(op: mllm.AttentionOp | mllm.CrossAttnOp, b: Builder) -> SSAValue:
+def attention(op: mllm.AttentionOp | mllm.CrossAttnOp, b: TensorBuilder) -> SSAValue:
     """Y = softmax(scale q k^T + masks) v."""
     batch, tokens, _ = extents(op.q)
     heads, kv_heads = op.head_count, op.kv_head_count
@@ -32,88 +32,46 @@ def attention(op: mllm.AttentionOp | mllm.CrossAttnOp, b: Builder) -> SSAValue:
     if mask is not None:
         apart = b.reshape(scores, (batch, heads, tokens, keys))
         scores = b.reshape(b.add(apart, mask), (batch, kv_heads, rows, keys))
-    weights = b.call(tfl.SoftmaxOp, [scores], extents(scores), beta=1.0)
+    weights = b.softmax(scores)
     seen = b.reshape(b.product(weights, v), (batch, heads, tokens, value_size))
     return merge_heads(b, seen)
 
 
-def split_heads(b: Builder, x: SSAValue, heads: int) -> SSAValue:
+def split_heads(b: TensorBuilder, x: SSAValue, heads: int) -> SSAValue:
     """[B, T, H*D] -> [B, H, T, D]."""
     batch, tokens, width = extents(x)
     return b.transpose(b.reshape(x, (batch, tokens, heads, width // heads)), (0, 2, 1, 3))
 
 
-def merge_heads(b: Builder, x: SSAValue) -> SSAValue:
+def merge_heads(b: TensorBuilder, x: SSAValue) -> SSAValue:
     """[B, H, T, D] -> [B, T, H*D]."""
     batch, heads, tokens, size = extents(x)
     return b.reshape(b.transpose(x, (0, 2, 1, 3)), (batch, tokens, heads * size))
 
 
-def kv_append(op: mllm.KvAppendOp, b: Builder) -> SSAValue:
+def kv_append(op: mllm.KvAppendOp, b: TensorBuilder) -> SSAValue:
     """The past with the new tokens behind."""
     return b.concat([op.past, split_heads(b, op.new, op.kv_heads.value.data)], 2)
 
 
-def rope(op: mllm.RopeOp, b: Builder) -> SSAValue:
-    """Pairs of each head times cosines and sines of position times frequency."""
-    batch, tokens, width = extents(op.x)
-    heads, (pairs,) = op.heads.value.data, extents(op.inv_freq)
-    size = width // heads
-    positions = b.cast(op.positions, f32)
-    at = b.reshape(positions, (extents(positions)[0], tokens, 1, 1))
-    angles = b.mul(at, b.reshape(op.inv_freq, (1, 1, 1, pairs)))
-    cos, sin = b.unary(tfl.CosOp, angles), b.unary(tfl.SinOp, angles)
-    x = b.reshape(op.x, (batch, tokens, heads, size))
-    turned, rest = x, list[SSAValue]()
-    if 2 * pairs < size:
-        turned = _channels(b, x, 0, 2 * pairs)
-        rest = [_channels(b, x, 2 * pairs, size)]
-    paired = bool(op.interleaved)
-    if paired:
-        turned = b.reshape(turned, (batch, tokens, heads * pairs, 2))
-        first, second = (
-            b.reshape(part, (batch, tokens, heads, pairs)) for part in b.split(turned, 2, 3)
-        )
-    else:
-        first, second = b.split(turned, 2, 3)
-    left = b.binary(tfl.SubOp, b.mul(first, cos), b.mul(second, sin))
-    right = b.add(b.mul(second, cos), b.mul(first, sin))
-    if paired:
-        sides = [b.reshape(x, (batch, tokens, heads * pairs, 1)) for x in (left, right)]
-        rotated = b.reshape(b.concat(sides, 3), (batch, tokens, heads, 2 * pairs))
-    else:
-        rotated = b.concat([left, right], 3)
-    whole = b.concat([rotated, *rest], 3) if rest else rotated
-    return b.reshape(whole, (batch, tokens, width))
-
-
-def _channels(b: Builder, x: SSAValue, begin: int, end: int) -> SSAValue:
-    """Some of the last axis."""
-    dims = extents(x)
-    starts, ends = [0] * len(dims), list(dims)
-    starts[-1], ends[-1] = begin, end
-    sides = [b.whole(s) for s in (starts, ends, [1] * len(dims))]
-    return b.call(tfl.StridedSliceOp, [x, *sides], (*dims[:-1], end - begin))
-
-
-def _cached(b: Builder, x: SSAValue, heads: int) -> SSAValue:
+def _cached(b: TensorBuilder, x: SSAValue, heads: int) -> SSAValue:
     """Keys or values as a cache has them, [B, Hkv, S, D]."""
     return x if len(extents(x)) == 4 else split_heads(b, x, heads)
 
 
-def _mask(op: mllm.AttentionOp | mllm.CrossAttnOp, b: Builder) -> SSAValue | None:
+def _mask(op: mllm.AttentionOp | mllm.CrossAttnOp, b: TensorBuilder) -> SSAValue | None:
     """What is added to the scores, [*, *, T, S]; None where every query sees every key."""
     mask = None
     if op.key_mask is not None:
         batch, keys = extents(op.key_mask)
         seen = b.reshape(b.cast(op.key_mask, f32), (batch, 1, 1, keys))
-        seen = b.binary(tfl.MinimumOp, seen, b.real(1.0))
-        mask = b.mul(b.binary(tfl.SubOp, b.real(1.0), seen), b.real(HIDDEN))
+        seen = b.minimum(seen, b.real(1.0))
+        mask = b.mul(b.subtract(b.real(1.0), seen), b.real(HIDDEN))
     if isinstance(op, mllm.CrossAttnOp):
         return mask
     if op.causal and (future := _future(op)) is not None:
         hidden = b.constant(future)
-        mask = hidden if mask is None else b.binary(tfl.MinimumOp, mask, hidden)
+        mask = hidden if mask is None else b.minimum(mask, hidden)
     if op.bias is None:
         return mask
     return op.bias if mask is None else b.add(op.bias, mask)
