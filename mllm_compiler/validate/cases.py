@@ -75,10 +75,10 @@ class Case:
 def cases_of(graph: FuncOp, pipeline: PipelineOp) -> list[Case]:
     """The inputs to try, the ordinary first; the same each time."""
     sizes = sizes_of(graph, pipeline)
-    found = [Case(name, _inputs(graph, chosen)) for name, chosen in sizes.items()]
+    found = [Case(name, inputs_at(graph, chosen)) for name, chosen in sizes.items()]
     ordinary = found[0].inputs
     for name, change in FLOATS.items():
-        changed = {n: change(a) if _is_float(a.dtype) else a for n, a in ordinary.items()}
+        changed = with_floats(ordinary, change)
         found += [Case(name, changed)] if _differ(changed, ordinary) else []
     first = next((case for case in found if case.name == EMPTY_PAST), found[0])
     for name, mask in MASKS.items():
@@ -96,10 +96,11 @@ def token_axes(graph: FuncOp) -> dict[str, list[int]]:
 
 def seeded_inputs(graph: FuncOp, pipeline: PipelineOp) -> Values:
     """Inputs of a graph that are the same each time, small, and mean something to a model."""
-    return _inputs(graph, next(iter(sizes_of(graph, pipeline).values())))
+    return inputs_at(graph, next(iter(sizes_of(graph, pipeline).values())))
 
 
-def _inputs(graph: FuncOp, sizes: Sizes) -> Values:
+def inputs_at(graph: FuncOp, sizes: Sizes) -> Values:
+    """Such inputs, where symbols have these sizes."""
     inputs: dict[str, Array] = {}
     for name, argument in zip(argument_names(graph), graph.args, strict=True):
         kind = tensor_type(argument)
@@ -121,6 +122,11 @@ def seeded_value(
         past = next((size for symbol, size in sizes.items() if symbol.startswith("past")), 0)
         return np.broadcast_to(np.arange(past, past + shape[-1]), shape).astype(dtype)
     return random.integers(0, TYPES if "token_type" in name else IDS, shape).astype(dtype)
+
+
+def with_floats(inputs: Values, change: Callable[[Array], Array]) -> Values:
+    """The inputs, their floats changed."""
+    return {n: change(a) if _is_float(a.dtype) else a for n, a in inputs.items()}
 
 
 def _is_float(dtype: np.dtype[np.generic]) -> bool:
