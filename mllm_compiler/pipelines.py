@@ -59,6 +59,7 @@ TOLERANCES: dict[str, float] = {
     "bucket-shapes": ROUNDING,
     "place": 0.0,
     "split-language-model": ROUNDING,
+    "share-cross-kv": 0.0,
     "keep-values": 0.0,
     "lower-to-cpu": ROUNDING,
     "lower-to-tfl": ROUNDING,
@@ -146,7 +147,10 @@ BUCKET = Stage(
     "a graph whose symbols have buckets is a graph of static shapes for each of them",
 )
 PLACE = Stage(("place",), "every op has a home on the target")
-SPLIT = Stage(("split-language-model",), "a language model has the entries prefill and decode")
+SPLIT = Stage(
+    ("split-language-model", "share-cross-kv"),
+    "a language model has the entries prefill and decode, which read what is made once",
+)
 KEEP = Stage(("keep-values",), "what nodes of the model give is a result")
 """Behind the split, where values are asked for."""
 

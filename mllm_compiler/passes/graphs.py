@@ -123,6 +123,15 @@ def erase_results(graph: FuncOp, names: Collection[str]) -> None:
     graph.update_function_type()
 
 
+def add_argument(graph: FuncOp, name: str, kind: Attribute) -> SSAValue:
+    """A new argument of a graph, behind those that it has."""
+    block, names = block_of(graph), graph.arg_attrs or named(argument_names(graph))
+    made = block.insert_arg(kind, len(block.args))
+    graph.properties["arg_attrs"] = ArrayAttr([*names, *named([name])])
+    graph.update_function_type()
+    return made
+
+
 def add_results(graph: FuncOp, values: Mapping[str, SSAValue]) -> None:
     """Returns values of a graph under names, behind the results that it has."""
     end = return_of(graph)
@@ -144,9 +153,14 @@ def set_attribute(graph: FuncOp, side: str, index: int, name: str, value: Attrib
 CloneT = TypeVar("CloneT", bound=Operation)
 
 
-def located_clone(op: CloneT) -> CloneT:
-    """A copy of an op and of all in it that keeps the locations."""
-    made = op.clone()
+def located_clone(op: CloneT, values: Mapping[SSAValue, SSAValue] | None = None) -> CloneT:
+    """A copy of an op and of all in it that keeps the locations.
+
+    Args:
+        op: The op.
+        values: What takes the place of its operands.
+    """
+    made = op.clone(dict(values or {}))
     for before, after in zip(op.walk(), made.walk(), strict=True):
         after.location = before.location
     return made

@@ -28,11 +28,11 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from mllm_compiler.dialects import mllm
-from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
+from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.locations import named as named_location
 from mllm_compiler.dialects.mllm import CacheAttr, EdgeAttr, VariantAttr, array_of
 from mllm_compiler.dialects.mllm.quant import value_of
-from mllm_compiler.dialects.types import dtype_of, element_of, ranked, shape_of
+from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes import kept_rows
 from mllm_compiler.passes.attention_operands import with_operands
@@ -54,6 +54,7 @@ from mllm_compiler.passes.graphs import (
     users,
 )
 from mllm_compiler.passes.quantised_weights import looked_up
+from mllm_compiler.passes.symbols import substitute
 
 IDS = "input_ids"
 EMBEDDINGS = "inputs_embeds"
@@ -145,22 +146,6 @@ def derive(module: ModuleOp, graph: FuncOp, name: str, role: str) -> FuncOp:
     ]
     pipeline.properties["caches"] = ArrayAttr([*pipeline.caches, *named_caches])
     return made
-
-
-def substitute(graph: FuncOp, values: dict[str, Dim]) -> None:
-    """Replaces symbols by dims in every type and expression of a graph."""
-    block = block_of(graph)
-    for value in [*block.args, *(r for op in block.ops for r in op.results)]:
-        type = ranked(value)
-        if type is not None and isinstance(type.encoding, DimsAttr):
-            dims = [d.substitute(values) for d in type.encoding.data]
-            retyped = tensor_of(type.element_type, dims)
-            Rewriter.replace_value_with_new_type(value, retyped)
-    for op in block.ops:
-        for name, attribute in op.properties.items():
-            if isinstance(attribute, DimsAttr):
-                op.properties[name] = DimsAttr(tuple(d.substitute(values) for d in attribute.data))
-    graph.update_function_type()
 
 
 def _prefix(module: ModuleOp, graph: FuncOp) -> str:
