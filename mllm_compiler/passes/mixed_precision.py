@@ -2,7 +2,8 @@
 
 Each product is quantised by itself on a sample, and the graph computed from there on; how far the
 results move is its sensitivity. More bits are given where they take away most, until the average
-of a recipe is used up. With b more bits a code's squared error is 4^-b of what it was.
+of a recipe is used up. With b more bits a code's squared error is 4^-b of what it was. A product
+whose weight an earlier graph quantised has the bits that it got there: it is stored once.
 """
 
 from __future__ import annotations
@@ -54,9 +55,15 @@ def with_more_bits(
     Raises:
         CompileError: `MLC-Q005`, without more bits for any they are over the average.
     """
-    counted = [site for site in sites if site.grid is not None and not site.head]
+    more = replace(base, bits=mixed.bits)
+    sites = [_as_before(site, base, more, weights) for site in sites]
+    counted = [
+        site
+        for site in sites
+        if site.grid is not None and not site.head and not weights.has(site.weight, site.grid)
+    ]
     free = [site for site in counted if site.format is base]
-    larger = {site.op: site.of_format(replace(base, bits=mixed.bits)) for site in free}
+    larger = {site.op: site.of_format(more) for site in free}
     losses = sensitivities(graph, free, samples[0], weights)
     shrink = 4.0 ** (base.bits - mixed.bits)
     table: dict[str, list[Option]] = {}
@@ -78,6 +85,14 @@ def with_more_bits(
     return [replace(site, loss=losses.get(site.op)) for site in chosen_sites]
 
 
+def _as_before(site: Site, base: Format, more: Format, weights: WeightCodes) -> Site:
+    """A product in the larger format where an earlier graph gave its weight that."""
+    larger = site.of_format(more)
+    if site.format is not base or larger.grid is None:
+        return site
+    return larger if weights.has(site.weight, larger.grid) else site
+
+
 def sensitivities(
     graph: FuncOp, sites: Sequence[Site], sample: Mapping[str, Array], weights: WeightCodes
 ) -> dict[LinearOp, float]:
@@ -86,6 +101,8 @@ def sensitivities(
     It is the divergence of the distributions where there are logits, else the squared error of the
     first result as a part of its square.
     """
+    if not sites:
+        return {}
     names, outputs = result_names(graph), return_of(graph).operands
     result = outputs[names.index(LOGITS) if LOGITS in names else 0]
     distance = divergence if LOGITS in names else relative_square

@@ -76,6 +76,10 @@ class WeightCodes:
             return None
         return weight if weight.value.digest.data in self.store else None
 
+    def has(self, weight: WeightOp, grid: Grid) -> bool:
+        """Whether a weight was given codes of a grid."""
+        return (weight.value, grid) in self._made
+
     def matrix(self, weight: WeightOp) -> Floats:
         """The numbers of a weight in single precision."""
         blob = weight.value

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from mllm_compiler.dialects import make_context, mllm
 from mllm_compiler.errors import CompileError
@@ -84,6 +84,26 @@ def test_bits_are_given_up_to_the_average(average: float, tmp_path: Path) -> Non
     least = min(4 * p.weights for p in products if p.bits == 4)
     left = average * sum(p.weights for p in products) - sum(p.stored_bits for p in products)
     assert left < 4 * max(p.weights for p in products) + least
+
+
+def test_a_weight_of_two_graphs_has_the_bits_that_the_first_gave_it(tmp_path: Path) -> None:
+    module, store = llama()
+    graph = graphs(module)[0]
+    again = graph.clone()
+    again.properties["sym_name"] = StringAttr("again")
+    module.body.block.insert_op_after(again, graph)
+    for name, tokens in (("decoder", 6), ("again", 1)):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        inputs = llama_inputs(module, past=0, tokens=tokens, seed=tokens)
+        np.savez(tmp_path / "data" / name / "a.npz", **inputs)
+    recipe = recipe_of(tmp_path, f"{BASE}[mixed]\naverage = 7.5\n")
+    made = QuantiseLinears(recipe=recipe, data=str(tmp_path / "data"))
+    made.apply(make_context(store), module)
+    bits: dict[str, set[int]] = {}
+    for found in quantised_products(module):
+        bits.setdefault(found.weight, set()).add(found.bits)
+    assert {4, 8} == set().union(*bits.values())
+    assert all(len(formats) == 1 for formats in bits.values())
 
 
 def test_what_was_measured_is_kept_beside_what_became_of_a_product(tmp_path: Path) -> None:
