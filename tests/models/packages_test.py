@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -106,7 +107,7 @@ def test_a_wheel_is_located_fetched_and_read(
 ) -> None:
     url, handler = server
     monkeypatch.setenv("MLLM_CACHE", str(tmp_path))
-    monkeypatch.setattr(packages, "_locate", lambda wheel: url)
+    monkeypatch.setattr(packages, "_locate", lambda package, options: url)
     wheel = Wheel(name="thing", version="1", sha256=SHA256)
     first, second = fetch_wheel(wheel), fetch_wheel(wheel)
     assert first == second
@@ -121,3 +122,13 @@ def test_a_missing_member_is_named(tmp_path: Path) -> None:
     assert read_members(archive, "data/x") == [b"x"]
     with pytest.raises(RecipeError, match=r"a\.whl has no member data/y"):
         read_members(archive, "data/y")
+
+
+def test_a_source_archive_is_read_as_a_wheel_is(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    source = tmp_path / "a.tar.gz"
+    with tarfile.open(source, "w:gz") as file:
+        file.add(tmp_path / "x", "a-1/data/x")
+    assert read_members(source, "a-1/data/x") == [b"x"]
+    with pytest.raises(RecipeError, match=r"a\.tar\.gz has no member a-1/data/y"):
+        read_members(source, "a-1/data/y")
