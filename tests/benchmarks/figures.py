@@ -67,16 +67,22 @@ def publish(figures: dict[str, float]) -> int:
     """Prints the figures and, with `--json FILE`, writes them with machine and commit."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--json", type=Path, help="write the figures there too")
-    return report(figures, parser.parse_args().json)
+    write(figures, parser.parse_args().json, commit=commit())
+    show(figures)
+    return 0
 
 
-def report(figures: dict[str, float], target: Path | None) -> int:
-    """Prints the figures and writes them, with machine and commit, where a target is given."""
+def show(figures: dict[str, float]) -> None:
+    """Prints the figures."""
     for name, value in figures.items():
         sys.stdout.write(f"{name:28} {value:12.4f}\n")
-    if target is not None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        rounded = {name: round(value, 4) for name, value in figures.items()}
-        facts = {"machine": machine(), "commit": commit(), "figures": rounded}
-        target.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    return 0
+
+
+def write(figures: dict[str, float], target: Path | None, **facts: object) -> None:
+    """Writes the figures, with the machine and what else is said of them, where a target is."""
+    if target is None:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rounded = {name: round(value, 4) for name, value in figures.items()}
+    kept = {"machine": machine(), **facts, "figures": rounded}
+    target.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")

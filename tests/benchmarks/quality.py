@@ -1,10 +1,11 @@
 """What quantisation and pruning cost the real models, in one table.
 
     python tests/benchmarks/quality.py --json docs/figures/quality.json
-    python tests/benchmarks/quality.py --only smollm2 --json docs/figures/quality.json
+    python tests/benchmarks/quality.py --only smollm2 vlm --json docs/figures/quality.json
 
 Each model, or way of making one smaller, has a file beside this one, `quality_NAME.py`. With
-`--only`, figures of the others stay in the file as they were.
+`--only`, figures of the others stay in the file as they were; `measured` says at which commit each
+was. The file is written after each model.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.benchmarks.figures import report
+from tests.benchmarks.figures import commit, show, write
 
 MODELS = ("cache", "dinov2", "dinov2_w8a8", "heads", "smollm2", "vlm", "whisper")
 
@@ -25,16 +26,21 @@ MODELS = ("cache", "dinov2", "dinov2_w8a8", "heads", "smollm2", "vlm", "whisper"
 def main() -> int:
     """Measure everything that is asked for."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", choices=MODELS, help="measure one model")
+    parser.add_argument("--only", choices=MODELS, nargs="+", help="measure some models alone")
     parser.add_argument("--json", type=Path, help="write the figures there too")
     asked = parser.parse_args()
     target: Path | None = asked.json
     found: dict[str, float] = {}
+    measured: dict[str, str] = {}
     if asked.only is not None and target is not None and target.exists():
-        found |= json.loads(target.read_text(encoding="utf-8"))["figures"]
-    for name in MODELS if asked.only is None else [asked.only]:
+        before = json.loads(target.read_text(encoding="utf-8"))
+        found, measured = before["figures"], before.get("measured", {})
+    for name in asked.only or MODELS:
         found |= import_module(f"tests.benchmarks.quality_{name}").figures()
-    return report(found, target)
+        measured[name] = commit()
+        write(found, target, measured=measured)
+    show(found)
+    return 0
 
 
 if __name__ == "__main__":
