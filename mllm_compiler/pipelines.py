@@ -64,6 +64,7 @@ TOLERANCES: dict[str, float] = {
     "lower-to-cpu": ROUNDING,
     "lower-to-tfl": ROUNDING,
     "lower-to-rknn": ROUNDING,
+    "encode-tfl": math.inf,
     "plan-memory": 0.0,
 }
 """The largest relative error that each pass promises; `--validate` holds it to that."""
@@ -159,6 +160,7 @@ LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
 LOWER_RKNN = Stage(("lower-to-rknn",), "every op is an operator of Rockchip's toolkit")
 ENCODE: dict[str, Stage] = {
     "rknn": Stage((), "values are real: the toolkit gives them codes, from samples"),
+    "tflite": Stage(("encode-tfl",), "values between operators have codes where a recipe says so"),
 }
 """By target: behind lowering, values between ops have codes where a recipe has `[values]`."""
 

@@ -1,26 +1,29 @@
 """Meanings of the `tfl` dialect: what each operator of TFLite computes, on NumPy arrays.
 
-Real numbers; sums are in another order than in TFLite, so results agree to rounding.
+Of reals, sums are in another order than in TFLite, so results agree to rounding; what ops on codes
+compute stands in `tfl_coded`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
 from typing import Any, cast
 
-import ml_dtypes
 import numpy as np
+from xdsl.ir import Operation
 
 from mllm_compiler.dialects import tfl
 from mllm_compiler.dialects.mllm import UnaryKind
 from mllm_compiler.dialects.tfl import TflOp
+from mllm_compiler.dialects.tfl.encoded import encoding
 from mllm_compiler.dialects.tfl.vision import Pool2dOp
 from mllm_compiler.dialects.types import dtype_of, element_of, extents
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
 from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import linear, softmax
+from mllm_compiler.reference.tfl_coded import CODED, meant, quantize
+from mllm_compiler.reference.tfl_vision import convolution, depthwise, pooled
 
 LOWEST, HIGHEST = np.float32(-128), np.float32(127)
 """The codes of quantised rows."""
@@ -114,7 +117,7 @@ def _cast(op: tfl.CastOp, operands: Sequence[Array], frame: Frame) -> Array:
 def _fully_connected(op: tfl.FullyConnectedOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, weights, *bias = operands
     if isinstance(op.weights.owner, tfl.PseudoQconstOp):
-        x = quantised_rows(x)
+        x, weights = quantised_rows(x), meant(op.weights, weights, frame.store)
     y = linear(x, weights, bias[0] if bias else None)
     return _ended(op.fused_activation_function, y).reshape(extents(op.y))
 
@@ -191,97 +194,36 @@ def _broadcast_to(op: tfl.BroadcastToOp, operands: Sequence[Array], frame: Frame
 
 def _conv(op: tfl.Conv2dOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, filter, *bias = operands
-    n, high, wide, depth = filter.shape
-    groups = x.shape[3] // depth
-    patches = _windows(op, x, (high, wide))
-    rows, columns = patches.shape[1:3]
-    apart = patches.reshape(*patches.shape[:4], groups, depth)
-    rows_of = [
-        linear(
-            np.ascontiguousarray(apart[..., g, :]).reshape(len(x), rows, columns, -1),
-            filter[g * n // groups : (g + 1) * n // groups].reshape(n // groups, -1),
-            None,
-        )
-        for g in range(groups)
-    ]
-    y = np.concatenate(rows_of, -1)
+    y = convolution(op, x, filter)
     return _ended(op.fused_activation_function, y + bias[0] if bias else y)
 
 
 def _depthwise(op: tfl.DepthwiseConv2dOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, filter, *bias = operands
-    _, high, wide, n = filter.shape
-    patches = np.repeat(_windows(op, x, (high, wide)), n // x.shape[3], axis=-1)
-    y = (patches * filter.reshape(1, 1, 1, high * wide, n)).sum(3)
+    y = depthwise(op, x, filter)
     return _ended(op.fused_activation_function, y + bias[0] if bias else y)
 
 
 def _pool(op: Pool2dOp, operands: Sequence[Array], frame: Frame) -> Array:
-    kernel = (op.filter_height.value.data, op.filter_width.value.data)
     largest = isinstance(op, tfl.MaxPool2dOp)
-    fill = -np.inf if largest else np.nan
-    patches = _windows(op, operands[0], kernel, fill)
+    patches = pooled(op, operands[0].astype(np.float32), -np.inf if largest else np.nan)
     y = patches.max(3) if largest else np.nanmean(patches, 3)
     return _ended(op.fused_activation_function, y.astype(operands[0].dtype))
 
 
-def _windows(op: Any, x: Array, kernel: tuple[int, int], fill: float = 0.0) -> Array:
-    """The windows of an image, [B, H', W', h * w, C]."""
-    _, rows, columns, _ = extents(op.y)
-    down, right = op.stride_h.value.data, op.stride_w.value.data
-    dilation = [
-        op.properties[name].value.data if name in op.properties else 1
-        for name in ("dilation_h_factor", "dilation_w_factor")
-    ]
-    if op.padding.data == "SAME":
-        x = _same(x, (rows, columns), kernel, (down, right), dilation, fill)
-    parts = [
-        x[
-            :,
-            i * dilation[0] : i * dilation[0] + (rows - 1) * down + 1 : down,
-            j * dilation[1] : j * dilation[1] + (columns - 1) * right + 1 : right,
-        ]
-        for i, j in product(range(kernel[0]), range(kernel[1]))
-    ]
-    return np.stack(parts, axis=3)
-
-
-def _same(
-    x: Array,
-    counts: Sequence[int],
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilation: Sequence[int],
-    fill: float,
-) -> Array:
-    """An image with so much around it that windows start at every stride-th element."""
-    around = [(0, 0)]
-    for axis in range(2):
-        reach = (counts[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilation[axis] + 1
-        missing = max(0, reach - x.shape[1 + axis])
-        around.append((missing // 2, missing - missing // 2))
-    return np.pad(x, [*around, (0, 0)], constant_values=fill)
-
-
 def _qconst(op: tfl.PseudoQconstOp, operands: Sequence[Array], frame: Frame) -> Array:
-    codes, scale = operands
-    size = op.block_size.value.data
-    if size:
-        # XNNPACK keeps the scales of blocks in bfloat16.
-        scale = scale.astype(ml_dtypes.bfloat16)
-    wide = np.repeat(scale.astype(np.float32), size or codes.shape[1], axis=1)
-    return codes.astype(np.float32) * wide
+    return operands[0]
 
 
 def _dequantize(op: tfl.DequantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
-    return operands[0].astype(np.float32)
+    return meant(op.x, operands[0], frame.store)
 
 
 def _ended(ending: Any, y: Array) -> Array:
     return ENDINGS[ending.data](y)
 
 
-MEANINGS: Mapping[str, Meaning] = dict(
+REAL: dict[str, Meaning] = dict(
     [
         *(one(kind, _unary) for kind in UNARY),
         *(one(kind, _binary) for kind in BINARY),
@@ -305,7 +247,24 @@ MEANINGS: Mapping[str, Meaning] = dict(
         one(tfl.AveragePool2dOp, _pool),
         one(tfl.MaxPool2dOp, _pool),
         one(tfl.PseudoQconstOp, _qconst),
+        one(tfl.QuantizeOp, quantize),
         one(tfl.DequantizeOp, _dequantize),
     ]
 )
+"""The meaning of each op on reals, or of moving codes."""
+
+
+def _either(real: Meaning, coded: Meaning) -> Meaning:
+    """One meaning of an op on reals, another where its result has codes."""
+
+    def meaning(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+        chosen = real if encoding(op.results[0]) is None else coded
+        return chosen(op, operands, frame)
+
+    return meaning
+
+
+MEANINGS: Mapping[str, Meaning] = REAL | {
+    name: _either(REAL[name], coded) for name, coded in CODED.items()
+}
 """The meaning of each op by its name."""

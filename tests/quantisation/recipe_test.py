@@ -31,7 +31,22 @@ bits = 16
 """
 
 
-@pytest.mark.parametrize("name", [n for n in recipe_names() if not n.startswith("kv")])
+NPU = {"w8a8-npu": (8, 8), "w8a16-npu": (8, 16), "w4a16-npu": (4, 16)}
+
+
+@pytest.mark.parametrize("name", NPU)
+def test_recipes_for_npus_give_codes_to_all(name: str) -> None:
+    recipe = read_recipe(name)
+    assert recipe.values is not None
+    assert (recipe.linears.bits, recipe.values.bits) == NPU[name]
+    assert recipe.linears.block_size is None
+    assert recipe.needs_data
+    assert {f.activations for f in recipe.formats()} == {"float"}
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in recipe_names() if not n.startswith("kv") and n not in NPU]
+)
 def test_a_built_in_recipe_is_read(name: str) -> None:
     recipe = read_recipe(name)
     assert recipe.name == name

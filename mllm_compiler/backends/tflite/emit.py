@@ -23,6 +23,7 @@ from mllm_compiler.backends.tflite.versions import version_of
 from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp, array_of
 from mllm_compiler.dialects.tfl import PseudoQconstOp, TflOp
+from mllm_compiler.dialects.tfl.encoded import encoding
 from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.passes.graphs import (
     argument_names,
@@ -34,6 +35,7 @@ from mllm_compiler.passes.graphs import (
     role_of,
 )
 from mllm_compiler.passes.pack_weights import PackedWeight
+from mllm_compiler.reference.tfl_coded import constant_array
 from mllm_compiler.weights import WeightStore
 
 TARGET: Final = "tflite"
@@ -221,6 +223,7 @@ class _Subgraph:
                 "buffer": buffer,
                 "name": name,
                 "has_rank": True,
+                "quantization": _quantization(value),
             }
         )
         self.index[value] = len(self.tensors) - 1
@@ -247,32 +250,21 @@ class _Subgraph:
     def _qconst(self, op: PseudoQconstOp) -> None:
         """Codes and their scales as one tensor; those of blocks are a tensor of their own."""
         codes, size = self.tensors[self.index[op.codes]], op.block_size.value.data
-        rows = extents(op.codes)[0]
+        self.index[op.weights] = len(self.tensors)
+        if op.scales is None:
+            self.tensors.append({**codes, "quantization": _quantization(op.weights)})
+            return
+        axis = op.quantized_dimension.value.data
         if size:
-            scales = self.index[op.scale]
+            scales = self.index[op.scales]
             details = {"scales": scales, "zero_points": -1, "block_size": size}
-            quantization: dict[str, Any] = {
-                "details_type": BLOCKWISE,
-                "details": details,
-                "quantized_dimension": 0,
-            }
+            quantization: dict[str, Any] = {"details_type": BLOCKWISE, "details": details}
         else:
-            quantization = {
-                "scale": self._numbers(op.scale),
-                "zero_point": [0] * rows,
-                "quantized_dimension": 0,
-            }
-        self.tensors.append({**codes, "quantization": quantization})
-        self.index[op.weights] = len(self.tensors) - 1
-
-    def _numbers(self, value: SSAValue) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        owner = value.owner
-        if isinstance(owner, ConstantOp):
-            return array_of(owner.value).astype(np.float32).reshape(-1)
-        assert isinstance(owner, WeightOp)
-        blob = owner.value
-        array = self.file.store.array(blob.digest.data, str(blob.element), blob.dims)
-        return array.astype(np.float32).reshape(-1)
+            numbers = constant_array(op.scales, self.file.store).astype(np.float32).reshape(-1)
+            quantization = {"scale": numbers, "zero_point": [0] * len(numbers)}
+        self.tensors.append(
+            {**codes, "quantization": {**quantization, "quantized_dimension": axis}}
+        )
 
 
 BLOCKWISE: Final = 2
@@ -282,10 +274,18 @@ MOST_GIVEN: Final = {"tfl.fully_connected": 3}
 """Operators that name an absent operand, by how many they name."""
 
 
+def _quantization(value: SSAValue) -> dict[str, Any] | None:
+    """What the codes of a value mean; None where it has none."""
+    given = encoding(value)
+    return None if given is None else {"scale": [given[0]], "zero_point": [given[1]]}
+
+
 def _options(op: TflOp) -> dict[str, Any]:
     """The fields of an operator's options."""
     fields: dict[str, Any] = {}
     for name, value in op.properties.items():
+        if name in ("scale", "zero_point"):
+            continue
         match value:
             case StringAttr():
                 fields[name] = op.ENUMS[name].index(value.data)

@@ -41,6 +41,7 @@ from mllm_compiler.dialects.tfl.linalg import (
 from mllm_compiler.dialects.tfl.quant import (
     DequantizeOp,
     PseudoQconstOp,
+    QuantizeOp,
 )
 from mllm_compiler.dialects.tfl.shape import (
     BroadcastToOp,
@@ -127,6 +128,7 @@ OPS: list[type[Operation]] = [
     ReduceMinOp,
     ReduceProdOp,
     PseudoQconstOp,
+    QuantizeOp,
     DequantizeOp,
     ReshapeOp,
     TransposeOp,
@@ -188,6 +190,7 @@ __all__ = [
     "PadV2Op",
     "PowOp",
     "PseudoQconstOp",
+    "QuantizeOp",
     "ReduceMaxOp",
     "ReduceMinOp",
     "ReduceProdOp",

@@ -6,12 +6,14 @@ from abc import ABC
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.ir import SSAValue
+from xdsl.irdl import opt_prop_def
 
 from mllm_compiler.dialects.mllm.constants import ConstantOp, array_of
 from mllm_compiler.dialects.mllm.contract import check
 from mllm_compiler.dialects.static import StaticOp
+from mllm_compiler.dialects.tfl.encoded import check_encoding
 from mllm_compiler.dialects.types import element_of
 
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH")
@@ -24,7 +26,13 @@ FUSED: Final[dict[str, tuple[str, ...]]] = {"fused_activation_function": ACTIVAT
 
 
 class TflOp(StaticOp, ABC):
-    """Base of the ops; operands are by position and properties are the fields of its options."""
+    """Base of the ops; operands are by position and properties are the fields of its options.
+
+    Where its results have codes, `scale` and `zero_point` say what these mean: they are no options.
+    """
+
+    scale = opt_prop_def(FloatAttr)
+    zero_point = opt_prop_def(IntegerAttr)
 
     ENUMS: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Properties that are one of a few words; their number is the word's position."""
@@ -35,11 +43,12 @@ class TflOp(StaticOp, ABC):
         return cls.name.removeprefix("tfl.").upper()
 
     def check_vendor(self) -> None:
-        """Words are those that the schema lists."""
+        """Words are those that the schema lists; codes are those that TFLite computes on."""
         for name, allowed in self.ENUMS.items():
             value = self.properties[name]
             known = isinstance(value, StringAttr) and value.data in allowed
             check(self, 0, known, f"{name} is one of {', '.join(allowed)}")
+        check_encoding(self)
 
 
 def listed(value: SSAValue) -> list[int] | None:

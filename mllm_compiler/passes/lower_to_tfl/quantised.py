@@ -28,7 +28,8 @@ def quantized_linear(op: mllm.QuantizedLinearOp, b: Builder) -> SSAValue:
     """A product of real rows, which TFLite quantises, and a weight of codes."""
     rows = made_by(op.x, mllm.DynamicQuantizeOp)
     if rows is None:
-        raise _refused(op, "its activations have static scales", 'activations = "dynamic"')
+        remedy = 'activations = "dynamic", or [values] for codes throughout'
+        raise _refused(op, "its activations have static scales", remedy)
     weights = _weights(op, b, op.weight, op.weight_scale, op.weight_zero)
     return b.call(tfl.FullyConnectedOp, [rows.x, weights, op.bias], extents(op.result), f32)
 
