@@ -16,6 +16,7 @@ from mllm_compiler.generation.features import log_mel_of, pixels_of
 from mllm_compiler.generation.model import NumpyModel
 from mllm_compiler.generation.prompts import IMAGE, prompt_ids
 from mllm_compiler.generation.sampling import Sampler
+from mllm_compiler.passes.graphs import pipeline_of
 
 Array = NDArray[np.generic]
 
@@ -136,10 +137,16 @@ def _text(model: NumpyModel, ask: Ask) -> tuple[State, NDArray[np.float32], int]
     prompt = ask.prompt if ask.prompt is not None else model.settings.prompt
     if prompt is None:
         raise _cannot("the model has no prompt of its own", "give one with --prompt")
-    has_image = ask.image is not None
-    ids = prompt_ids(model.tokenizer(), model.settings, prompt, ask.system, image=has_image)
+    attends = any(e.consumer.data == entry for e in pipeline_of(model.runner.module).edges)
+    if attends and ask.image is None:
+        raise _cannot("the model attends to a picture", "give it --image")
+    has_rows = ask.image is not None and not attends
+    ids = prompt_ids(model.tokenizer(), model.settings, prompt, ask.system, image=has_rows)
     state = State(entry, Session(model.runner))
     if ask.image is None:
+        logits = _read(model, state, np.array([ids], np.int64))
+    elif attends:
+        see(model, state.session, ask.image)
         logits = _read(model, state, np.array([ids], np.int64))
     else:
         logits = _read(model, state, _with_rows(model, ids, image_rows(model, ask.image)))
@@ -156,17 +163,21 @@ def _read(model: NumpyModel, state: State, prompt: Array) -> NDArray[np.float32]
 
 def image_rows(model: NumpyModel, path: Path) -> NDArray[np.float32]:
     """The tokens, [tokens, dim], that stand for a picture."""
+    rows = next(iter(see(model, Session(model.runner), path).values())).astype(np.float32)
+    return rows.reshape(-1, rows.shape[-1])
+
+
+def see(model: NumpyModel, session: Session, path: Path) -> dict[str, Array]:
+    """What the encoder, and the projector behind it, give for a picture; the session keeps it."""
     settings, encoder = model.settings.image, model.entry_of_role("encoder")
     if settings is None or encoder is None:
         raise _cannot("the model takes no picture", "leave --image out")
-    session = Session(model.runner)
     name = model.entry(encoder).inputs[0].name
     last = session.run(encoder, {name: pixels_of(path, settings)})
     projector = model.entry_of_role("projector")
     if projector is not None:
         last = session.run(projector, {})
-    rows = next(iter(last.values())).astype(np.float32)
-    return rows.reshape(-1, rows.shape[-1])
+    return last
 
 
 def _with_rows(model: NumpyModel, ids: list[int], rows: NDArray[np.float32]) -> NDArray[np.float32]:

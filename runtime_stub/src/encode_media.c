@@ -9,7 +9,7 @@ static mllm_status refuse(mllm_error *error, const char *why) {
   return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_INPUT, "%s", why);
 }
 
-/* An entry's only output in memory of our own: what follows the encoder keeps it across runs. */
+/* An entry's first output in memory of our own: what follows the encoder keeps it across runs. */
 static mllm_status own_output(const mllm_model *model, uint32_t entry, mllm_tensor *tensor,
                               size_t *taken, mllm_error *error) {
   mllm_tensor_info info;
@@ -49,8 +49,10 @@ mllm_status mllm_media_memory(mllm_generator *g, mllm_error *error) {
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for pixels or sound");
   if (g->from_sound) return MLLM_OK; /* the decoder reads the encoder's output in its place */
   const bool projects = g->projector != MLLM_NO_TOKEN;
-  mllm_status status = own_output(g->model, projects ? g->projector : g->encoder, &g->features,
-                                  &g->features_bytes, error);
+  mllm_status status = MLLM_OK;
+  if (!g->prompt.reads_features)
+    status = own_output(g->model, projects ? g->projector : g->encoder, &g->features,
+                        &g->features_bytes, error);
   if (status == MLLM_OK && projects && !is_linked(g->model, g->projector, 0))
     status = own_output(g->model, g->encoder, &g->encoded, &g->encoded_bytes, error);
   return status;
@@ -77,14 +79,15 @@ static mllm_status encode_image(mllm_generator *g, const mllm_prompt *prompt, ml
                               .dtype = MLLM_F32,
                               .rank = 4,
                               .dims = {1, 3, c->height, c->width}};
+  mllm_tensor *features = g->features.data == NULL ? NULL : &g->features;
   if (g->projector == MLLM_NO_TOKEN)
-    return run_one(g, g->encoder, &pixels, &g->features, g->features_bytes, error);
+    return run_one(g, g->encoder, &pixels, features, g->features_bytes, error);
   mllm_tensor *encoded = g->encoded.data == NULL ? NULL : &g->encoded;
   status = run_one(g, g->encoder, &pixels, encoded, g->encoded_bytes, error);
   if (status != MLLM_OK) return status;
   mllm_tensor input = g->encoded;
   input.name = NULL; /* by place: the names of the two ends differ */
-  return run_one(g, g->projector, encoded == NULL ? NULL : &input, &g->features, g->features_bytes,
+  return run_one(g, g->projector, encoded == NULL ? NULL : &input, features, g->features_bytes,
                  error);
 }
 
@@ -109,8 +112,11 @@ mllm_status mllm_encode_media(mllm_generator *g, const mllm_prompt *prompt, mllm
     return refuse(error, "the model listens: give it sound");
   if (!g->from_sound && prompt->samples != NULL) return refuse(error, "the model takes no sound");
   if (g->from_sound && prompt->rgb != NULL) return refuse(error, "the model takes no image");
-  if (prompt->rgb != NULL && (g->encoder == MLLM_NO_TOKEN || g->embed == MLLM_NO_TOKEN))
-    return refuse(error, "the model takes no image");
+  const bool attends = g->prompt.reads_features && g->encoder != MLLM_NO_TOKEN && !g->from_sound;
+  const bool places = g->embed != MLLM_NO_TOKEN && g->encoder != MLLM_NO_TOKEN;
+  if (prompt->rgb != NULL && !attends && !places) return refuse(error, "the model takes no image");
+  if (prompt->rgb == NULL && attends)
+    return refuse(error, "the model attends to an image: give it one");
   if (prompt->rgb != NULL) return encode_image(g, prompt, error);
   return g->from_sound ? encode_sound(g, prompt, error) : MLLM_OK;
 }

@@ -50,8 +50,11 @@ static mllm_status take_input(mllm_feed *feed, const mllm_model *model, const ml
     feed->position_rank = info->rank;
     return MLLM_OK;
   }
-  /* what an earlier entry left in its place, or an earlier step */
-  if (info->arena_offset != UINT64_MAX || mllm_past_takes(past, info->name)) return MLLM_OK;
+  if (mllm_past_takes(past, info->name)) return MLLM_OK;
+  if (info->arena_offset != UINT64_MAX) {
+    feed->reads_features = true;
+    return MLLM_OK;
+  }
   return lacks(error, "the runtime does not know how to fill the input", info->name);
 }
 

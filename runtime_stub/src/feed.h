@@ -17,6 +17,7 @@ typedef struct mllm_feed {
   const char *mask;      /* or NULL */
   const char *positions; /* or NULL */
   uint32_t position_rank;
+  bool reads_features; /* an input lies where an earlier entry leaves it */
   const char *logits;
   float *own_logits; /* where they have no place in the arena; owned */
   size_t own_bytes;

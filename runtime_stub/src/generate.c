@@ -89,7 +89,8 @@ mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
   const double start = now();
   if (status == MLLM_OK) status = mllm_encode_media(g, prompt, error);
   const double encoded = now();
-  if (status == MLLM_OK) status = mllm_prompt_ids(g, prompt, prompt->rgb != NULL, error);
+  const bool has_rows = prompt->rgb != NULL && !g->prompt.reads_features;
+  if (status == MLLM_OK) status = mllm_prompt_ids(g, prompt, has_rows, error);
   if (status == MLLM_OK) status = read_prompt(g, error);
   g->statistics.encode_seconds = encoded - start;
   g->statistics.prompt_seconds = now() - encoded;

@@ -28,7 +28,8 @@ struct mllm_generator {
   uint32_t projector;    /* likewise */
   float *media;          /* pixels or log-mel features, the encoder's input */
   float *samples;        /* one window of sound */
-  mllm_tensor features; /* what stands for the image: [1, rows, width], of the last encoder stage */
+  mllm_tensor features; /* what stands for the image: [1, rows, width], of the last encoder stage;
+                           nothing where the prompt's entry reads it in its place */
   mllm_tensor encoded;  /* the encoder's output for the projector, where it has no shared place */
   size_t features_bytes; /* what was taken for features.data */
   size_t encoded_bytes;
@@ -47,7 +48,7 @@ struct mllm_generator {
   mllm_statistics statistics;
 };
 
-/* Fills ids, n_ids from the prompt; `has_image`: the features are computed. */
+/* Fills ids, n_ids from the prompt; `has_image`: rows of features stand among them. */
 mllm_status mllm_prompt_ids(mllm_generator *generator, const mllm_prompt *prompt, bool has_image,
                             mllm_error *error);
 

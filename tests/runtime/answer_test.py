@@ -10,13 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from mllm_compiler.bundle.verify import Policy, open_bundle
 from mllm_compiler.compiler import Request, compile_model
+from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.features import log_mel as log_mel_of_window
+from mllm_compiler.generation.loop import Ask, generate
+from mllm_compiler.generation.model import open_model
 from mllm_compiler.generation.settings import AudioSettings
 from mllm_compiler.recipes import build_recipe
 from models.recipe.speech import clips, log_mel, samples
-from runtime_stub import Model
+from runtime_stub import Model, RuntimeFailure
 from tests.bundle.small_bundle import KEY
 from tests.runtime.onnx_answers import OnnxModel
 
@@ -69,6 +74,32 @@ def test_a_tiny_vision_language_model(pair: Opener) -> None:
         expected = onnx.picture(pixels, prompt, 20, onnx.sampler(1.5, seed))
         options = {"max_new_tokens": 20, "temperature": 1.5, "seed": seed}
         assert tokens(model, prompt, image=pixels, **options) == expected
+
+
+def test_a_tiny_language_model_that_attends_to_an_image(pair: Opener, tmp_path: Path) -> None:
+    """On both targets; each answer is about its own image, and without one there is none."""
+    onnx, model = pair("tiny-flamingo")
+    bundle = tmp_path / "numpy.mllm_bundle"
+    request = Request(model=onnx.folder, target="numpy", output=bundle, key=KEY)
+    compile_model(request)
+    on_numpy = open_model(open_bundle(bundle, Policy(allow_unsigned=True)))
+    size, said = tuple(onnx.spec["image"]["size"]), set[tuple[int, ...]]()
+    options = {"max_new_tokens": 20, "temperature": 5.0, "seed": 1}
+    for seed in range(4):
+        pixels = np.random.default_rng(seed).integers(0, 256, (*size, 3), dtype=np.uint8)
+        expected = onnx.attending(pixels, PROMPTS[0], 20, onnx.sampler(5.0, 1))
+        assert tokens(model, PROMPTS[0], image=pixels, **options) == expected
+        Image.fromarray(pixels).save(tmp_path / "image.png")
+        ask = Ask(prompt=PROMPTS[0], image=tmp_path / "image.png", **options)
+        assert generate(on_numpy, ask, lambda piece: None).tokens == expected
+        said.add(tuple(expected))
+    assert len(said) > 1
+    with pytest.raises(RuntimeFailure, match="attends to an image: give it one") as refused:
+        tokens(model, PROMPTS[0])
+    assert refused.value.code == "MLC-X025"
+    with pytest.raises(CompileError, match="attends to a picture") as caught:
+        generate(on_numpy, Ask(prompt=PROMPTS[0]), lambda piece: None)
+    assert caught.value.code == "MLC-X025"
 
 
 def test_a_tiny_model_that_listens(pair: Opener) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import jinja2
@@ -49,6 +49,7 @@ class OnnxModel:
     """A folder that a recipe made."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.spec = tomllib.loads((folder / "model.toml").read_text())
         self.graphs = {n: Graph(folder / g["file"]) for n, g in self.spec["graphs"].items()}
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -81,9 +82,7 @@ class OnnxModel:
         self, pixels: NDArray[np.uint8], prompt: str, count: int, sampler: Sampler
     ) -> list[int]:
         """The answer of a vision-language model; the image has its size already."""
-        settings = self.spec["image"]
-        mean, std = (np.float32(settings[key]) for key in ("mean", "std"))
-        values = ((pixels.astype(np.float32) / 255 - mean) / std).transpose(2, 0, 1)[None]
+        values = self._pixels(pixels)
         hidden = self.graphs["vision"].run({"pixel_values": values})["last_hidden_state"]
         (features,) = self.graphs["projector"].run({"features": hidden}).values()
         table = self.graphs["decoder"].weight(self.spec["text"]["embedding"].split(":")[1])
@@ -92,6 +91,20 @@ class OnnxModel:
         before, after = (table[self.ids(part)] for part in text.split("<image>"))
         rows = np.concatenate([before, features[0], after])[None]
         return list(self._speak("inputs_embeds", rows, count, sampler, table))
+
+    def attending(
+        self, pixels: NDArray[np.uint8], prompt: str, count: int, sampler: Sampler
+    ) -> list[int]:
+        """The answer of a language model that attends to an image in each step."""
+        hidden = self.graphs["vision"].run({"pixel_values": self._pixels(pixels)})
+        ids = np.array([self.ids(self.rendered(prompt))], np.int64)
+        seen = {"image_features": hidden["last_hidden_state"]}
+        return list(self._speak("input_ids", ids, count, sampler, seen=seen))
+
+    def _pixels(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        settings = self.spec["image"]
+        mean, std = (np.float32(settings[key]) for key in ("mean", "std"))
+        return ((pixels.astype(np.float32) / 255 - mean) / std).transpose(2, 0, 1)[None]
 
     def sound(self, mel: NDArray[np.float32], count: int, sampler: Sampler) -> list[int]:
         """The answer of a model that listens."""
@@ -111,7 +124,13 @@ class OnnxModel:
         return said
 
     def _speak(
-        self, name: str, value: Array, count: int, sampler: Sampler, table: Array | None = None
+        self,
+        name: str,
+        value: Array,
+        count: int,
+        sampler: Sampler,
+        table: Array | None = None,
+        seen: Mapping[str, Array] | None = None,
     ) -> Iterable[int]:
         decoder, cache, past = self.graphs["decoder"], dict[str, Array](), 0
         for step in range(count):
@@ -119,6 +138,7 @@ class OnnxModel:
             positions = np.arange(past, past + tokens, dtype=np.int64)[None]
             mask = np.ones((1, past + tokens), np.int64)
             feeds = {name: value, "attention_mask": mask, "position_ids": positions}
+            feeds |= seen or {}
             made = decoder.run({**feeds, **cache})
             token = sampler.choose(made.pop("logits")[0, -1], first=step == 0)  # type: ignore[arg-type]
             if token in self.spec["text"]["stop"]:
