@@ -4,6 +4,7 @@
 # make prove   every test at full length, 20,000 hostile models, and the quality of the trained model
 # make bench   benchmarks; figures go to docs/figures/
 # make vendor  what vendors' own libraries say of the artifacts; installs them first
+# make .venv-rknn  Rockchip's toolkit alone, in an environment of its own
 # make conformance  how many cases of the ONNX standard's own suite pass; writes the figures
 # make lint    ruff and pyright alone
 # make docs    write the generated pages of docs/
@@ -23,7 +24,7 @@ C_SOURCES := $(shell find runtime_stub -name '*.[ch]' -o -name CMakeLists.txt) $
 SANITIZED := tests/runtime/sanitizer_test.py tests/runtime/hostile_test.py
 PYTESTS := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: demo test check vendor prove bench conformance lint docs clean sanitize
+.PHONY: .venv-rknn demo test check vendor prove bench conformance lint docs clean sanitize
 
 demo: .venv/runtime
 	@$(BIN)/python models/demo.py
@@ -69,11 +70,19 @@ docs: .venv/runtime
 	$(BIN)/python docs/generate.py
 
 clean:
-	rm -rf build .venv demo .pytest_cache .ruff_cache
+	rm -rf build .venv .venv-rknn demo .pytest_cache .ruff_cache
 
 # A stamp: the second run does nothing; a changed C file builds the runtime again and no more.
-.venv/vendor: .venv/runtime
+.venv/vendor: .venv/runtime .venv-rknn/requirements.txt
 	@echo "installing the vendors' libraries"; $(BIN)/pip install --quiet --editable '.[tflite]' && touch $@
+
+# Rockchip's toolkit pins packages that the compiler cannot share. It asks for torch, which reading
+# ONNX needs none of: the compiler brings a stand-in.
+.venv-rknn: .venv-rknn/requirements.txt
+
+.venv-rknn/requirements.txt: mllm_compiler/backends/rknn/requirements.txt
+	@echo "setting up .venv-rknn"; $(PYTHON) -m venv .venv-rknn
+	@.venv-rknn/bin/pip install --quiet --no-deps --requirement $< && cp $< $@
 
 .venv/runtime: pyproject.toml $(C_SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -13,10 +13,13 @@ from mllm_compiler.backends.c.artifact import CArtifact
 from mllm_compiler.backends.c.emit import emit as emit_program
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.backends.numpy.compile import compile_module as numpy_artifact
+from mllm_compiler.backends.rknn.compile import compile_module as compile_rknn
+from mllm_compiler.backends.rknn.emit import WEIGHTS as RKNN_WEIGHTS
 from mllm_compiler.backends.tflite.emit import TfliteArtifact
 from mllm_compiler.backends.tflite.emit import emit as emit_tflite
 from mllm_compiler.bundle.config import config_of, text_contents
 from mllm_compiler.bundle.manifest import (
+    Compatibility,
     EntryRecord,
     Manifest,
     PlanRecord,
@@ -41,12 +44,31 @@ class Assembled:
     contents: Sequence[Content]
 
 
-def assemble(module: ModuleOp, target: str, spec: ModelSpec, store: WeightStore) -> Assembled:
+@dataclass(frozen=True, kw_only=True)
+class Outside:
+    """What a target may use that is not in the module.
+
+    Attributes:
+        samples: A folder of `GRAPH/NNNN.npz`, inputs of each graph; empty without a recipe.
+        warn: Is told of what a bundle lacks.
+    """
+
+    samples: str = ""
+    warn: Callable[[str], None] = lambda text: None
+
+
+def assemble(
+    module: ModuleOp,
+    target: str,
+    spec: ModelSpec,
+    store: WeightStore,
+    outside: Outside = Outside(),
+) -> Assembled:
     """The bundle of a module that went through a target's pipeline.
 
     Weights are streamed from the store when the bundle is written.
     """
-    made = PROGRAMS[target](module, store)
+    made = PROGRAMS[target](module, store, outside)
     artifact = made.artifact
     served = {g.sym_name.data: g for g in graphs(module)}
     entries = [served_entry(entry, served[entry.name]) for entry in artifact.entries]
@@ -64,6 +86,7 @@ def assemble(module: ModuleOp, target: str, spec: ModelSpec, store: WeightStore)
         topology={e.name: Topology(sha256=e.topology, ops=e.stages) for e in artifact.entries},
         weights=tuple(weight_record(weight, made.member) for weight in artifact.weights),
         plan=made.plan,
+        compatibility=made.compatibility,
     )
     return Assembled(manifest, contents)
 
@@ -77,15 +100,17 @@ class Made:
         member: The member that the weights lie in.
         contents: The members of its own.
         plan: The memory plan.
+        compatibility: What a reader must have.
     """
 
     artifact: CArtifact | NumpyArtifact | TfliteArtifact
     member: str
     contents: Sequence[Content]
-    plan: PlanRecord
+    plan: PlanRecord = field(default_factory=PlanRecord)
+    compatibility: Compatibility = field(default_factory=Compatibility)
 
 
-def _c(module: ModuleOp, store: WeightStore) -> Made:
+def _c(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     artifact = emit_program(module)
     plan = artifact.plan
     record = PlanRecord(bound=plan.bound, plan=plan.plan, gap=round(plan.gap, 6))
@@ -93,7 +118,7 @@ def _c(module: ModuleOp, store: WeightStore) -> Made:
     return _with_weights("c", artifact, program, store, record)
 
 
-def _numpy(module: ModuleOp, store: WeightStore) -> Made:
+def _numpy(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     artifact = numpy_artifact(module)
     program = content_of_bytes("targets/numpy/module.mlir", artifact.module)
     return _with_weights("numpy", artifact, program, store, PlanRecord())
@@ -112,16 +137,34 @@ def _with_weights(
     return Made(artifact, member, (program, weights), plan)
 
 
-def _tflite(module: ModuleOp, store: WeightStore) -> Made:
+def _tflite(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     artifact, member = emit_tflite(module, store), "targets/tflite/model.tflite"
     file = Content(member, artifact.size, lambda: artifact.stream(store))
     text = content_of_bytes("targets/tflite/module.mlir", f"{text_of(module)}\n".encode())
     return Made(artifact, member, (text, file), PlanRecord())
 
 
-PROGRAMS: dict[str, Callable[[ModuleOp, WeightStore], Made]] = {
+def _rknn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
+    built = compile_rknn(module, store, outside.samples, outside.warn)
+    artifact, folder = built.artifact, "targets/rknn"
+    program = artifact.program
+    raw = {"module.mlir": program.module, **artifact.files}
+    raw |= {f"{graph}.rknn": file for graph, file in built.files.items()}
+    member = f"{folder}/{RKNN_WEIGHTS}"
+    weights = Content(member, program.weight_bytes, lambda: program.stream(store))
+    contents = [content_of_bytes(f"{folder}/{name}", file) for name, file in raw.items()]
+    return Made(
+        program,
+        member,
+        (*contents, weights),
+        compatibility=Compatibility(soc=(artifact.plan.soc,), sdk=built.sdk),
+    )
+
+
+PROGRAMS: dict[str, Callable[[ModuleOp, WeightStore, Outside], Made]] = {
     "c": _c,
     "numpy": _numpy,
+    "rknn": _rknn,
     "tflite": _tflite,
 }
 """What each target makes of a module."""

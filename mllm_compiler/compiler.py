@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from mllm_compiler.assembly import assemble
+from mllm_compiler.assembly import Outside, assemble
 from mllm_compiler.backends.c.emit_c import emit_c
 from mllm_compiler.bundle.files import atomic_output, check_output
 from mllm_compiler.bundle.manifest import Manifest
@@ -27,6 +27,7 @@ from mllm_compiler.flops import lifted_share
 from mllm_compiler.hal import STATIC, target
 from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
+from mllm_compiler.passes.lower_to_rknn import asked_by
 from mllm_compiler.passes.quantised_caches import quantised_caches
 from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
@@ -55,6 +56,9 @@ Step = Callable[[str], None]
 PROVEN_ON = Limits(tokens=128, window=64, files=4)
 """As much of the user's data shows whether a pass is right; each is run before and after it."""
 
+OWN_CODES = frozenset(name for name, stage in ENCODE.items() if not stage.passes)
+"""Targets whose vendor gives values codes by itself, from samples in the bundle."""
+
 ENCODING = tuple(name for stage in ENCODE.values() for name in stage.passes)
 SAMPLED = ("prune-heads", "smooth-activations", "quantise-linears", *CACHE.passes, *ENCODING)
 """Passes with an option `data`: the samples of each graph, as the module is when they are made."""
@@ -70,6 +74,7 @@ class Request:
         dims: Dimensions that go before those of the model, by symbol.
         output: The bundle to write; without one nothing is written.
         key: Signs the bundle; without one it is unsigned.
+        soc: The chip, of a target that has some; without one the target's first.
         quant: The recipe that it is quantised by; without one it is not.
         prune: Passes that prune, `drop-tokens{after=2 keep=196}`, separated by commas.
         fallback: Where operations may run that the target cannot; `none` refuses them.
@@ -87,6 +92,7 @@ class Request:
     dims: Mapping[str, DimSpec] = field(default_factory=dict[str, DimSpec])
     output: Path | None = None
     key: Ed25519PrivateKey | None = None
+    soc: str | None = None
     quant: str | None = None
     prune: str = ""
     fallback: str = "none"
@@ -150,6 +156,7 @@ def compile_model(
     """
     start = time.perf_counter()
     check_target(request.target, "--target")
+    _check_soc(request)
     recipe = None if request.quant is None else read_recipe(request.quant)
     if recipe is not None and recipe.values is not None:
         check_values(request.target, recipe.name)
@@ -171,7 +178,7 @@ def compile_model(
     record, samples = QuantisationRecord(), None
     with TemporaryDirectory(prefix="mllm-samples-") as folder:
         for name in names:
-            if (limits := _calibration(name, recipe, request.data)) is not None:
+            if (limits := _calibration(name, recipe, request)) is not None:
                 step("calibrating")
                 model = Model(module, imported.spec, imported.store)
                 samples = Path(folder) / name
@@ -193,11 +200,16 @@ def compile_model(
             if name in CACHE.passes:
                 caches = tuple(quantised_caches(module, imported.store))
                 record = replace(record, caches=caches)
-    manifest, sources = None, ()
-    if request.stop_after is None:
-        step("writing the bundle")
-        manifest = _write(request, imported, record)
-        sources = _write_c(request, module)
+        manifest, sources = None, ()
+        if request.stop_after is None:
+            if samples is not None and request.target in OWN_CODES:
+                step("calibrating")
+                given, samples = samples, Path(folder) / "padded"
+                write_padded(module, given, samples, imported.store)
+            step("writing the bundle")
+            outside = Outside(samples="" if samples is None else str(samples), warn=warn)
+            manifest = _write(request, imported, record, outside)
+            sources = _write_c(request, module)
     return Compiled(
         name=imported.spec.name,
         target=request.target,
@@ -211,6 +223,17 @@ def compile_model(
         output=request.output if manifest is not None else None,
         seconds=time.perf_counter() - start,
     )
+
+
+def _check_soc(request: Request) -> None:
+    """Refuses a chip that the target does not have, or that lacks what the recipe asks for."""
+    chips = target(request.target)
+    if request.soc is None and not chips.socs:
+        return
+    soc = chips.soc(request.soc)
+    if request.target == "rknn":
+        form, _ = asked_by(request.quant or "")
+        soc.check_form(form, f"--soc {soc.name}")
 
 
 def _pruning(request: Request) -> dict[str, ModulePass]:
@@ -227,13 +250,14 @@ def _pruning(request: Request) -> dict[str, ModulePass]:
     return by_name
 
 
-def _calibration(name: str, recipe: Recipe | None, data: Path | None) -> Limits | None:
+def _calibration(name: str, recipe: Recipe | None, request: Request) -> Limits | None:
     """How many samples are made before a pass; None where those before, or none, will do."""
     if name == "prune-heads":
         return Limits()
     if name != QUANTISE.passes[0] or recipe is None:
         return None
-    return recipe.calibration if recipe.needs_data or data is not None else None
+    wanted = recipe.needs_data or request.data is not None or request.target in OWN_CODES
+    return recipe.calibration if wanted else None
 
 
 def _samples(
@@ -272,6 +296,8 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
         return {"static": target(request.target).shapes == STATIC}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}
+    if name == "lower-to-rknn":
+        return {"soc": target("rknn").soc(request.soc).name, "recipe": request.quant or ""}
     if name == "keep-values" and request.keep_values is not None:
         return {"nodes": request.keep_values}
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:
@@ -293,9 +319,11 @@ def _write_c(request: Request, module: ModuleOp) -> tuple[Path, ...]:
     return tuple(written)
 
 
-def _write(request: Request, imported: Imported, record: QuantisationRecord) -> Manifest | None:
+def _write(
+    request: Request, imported: Imported, record: QuantisationRecord, outside: Outside
+) -> Manifest | None:
     if request.output is None:
         return None
-    assembled = assemble(imported.module, request.target, imported.spec, imported.store)
+    assembled = assemble(imported.module, request.target, imported.spec, imported.store, outside)
     contents = [*assembled.contents, *([record.member] if record.recipe else [])]
     return write_bundle(request.output, assembled.manifest, contents, key=request.key)

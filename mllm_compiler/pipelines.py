@@ -176,7 +176,7 @@ PIPELINES: dict[str, tuple[Stage, ...]] = {
 }
 """Pipelines by name; those of targets have the target's name."""
 
-TARGETS = ("c", "numpy", "tflite")
+TARGETS = ("c", "numpy", "rknn", "tflite")
 """The backends that `--target` names."""
 
 

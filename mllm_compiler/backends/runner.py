@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +62,15 @@ class Runner(ABC):
             return self._run_padded(bucketed, inputs)
         check_bounds(self.module, entry, inputs)
         return self.run_graph(entry, inputs)
+
+    def open(self, names: Iterable[str], member: Callable[[str], memoryview]) -> None:
+        """Takes what it needs besides the module and weights.
+
+        Args:
+            names: The members of the bundle.
+            member: The bytes of one.
+        """
+        del names, member
 
     @abstractmethod
     def run_graph(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 makes buckets."
 
+TARGET = "The backend: c, numpy, rknn or tflite."
+SOC = "The chip, of a target that has some.  [default: the target's first]"
 KEEP_VALUES = "Also return what nodes of the model give, by a pattern of their names: '*/mlp/*'."
 PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 
 
 @click.command(name="compile")
 @click.argument("model")
-@click.option("--target", default="c", show_default=True, help="The backend: c, numpy or tflite.")
+@click.option("--target", default="c", show_default=True, help=TARGET)
+@click.option("--soc", metavar="CHIP", help=SOC)
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--quant", metavar="RECIPE", help="Quantise: a built-in recipe or a .toml file.")
 @click.option("--prune", default="", metavar="PASSES", help=PRUNE)
@@ -46,6 +49,7 @@ PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 def compile_command(
     model: str,
     target: str,
+    soc: str | None,
     dims: tuple[str, ...],
     quant: str | None,
     prune: str,
@@ -91,6 +95,7 @@ def compile_command(
         request = Request(
             model=path,
             target=target,
+            soc=soc,
             dims=read_dims(dims),
             prune=prune,
             output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),

@@ -115,6 +115,7 @@ def findings() -> Iterator[Finding]:
         version = installed(name)
         state = "ok" if version else "optional"
         yield Finding(name, version or "missing", state, "" if version else f"{how} ({purpose})")
+    yield _rknn()
     yield from _folders()
 
 
@@ -158,6 +159,20 @@ def _runtime() -> Finding:
         return Finding(
             "C runtime", f"missing: {fault}", "missing", "pip install -e . (or make test)"
         )
+
+
+def _rknn() -> Finding:
+    """Rockchip's toolkit, which has an environment of its own."""
+    from mllm_compiler.backends.rknn.sdk import FOLDER, PACKAGE, VARIABLE, VERSION, find_toolkit
+
+    toolkit = find_toolkit()
+    if toolkit is None:
+        how = f"make {FOLDER}, or name its environment in {VARIABLE} (.rknn files, their simulator)"
+        return Finding(PACKAGE, "missing", "optional", how)
+    known = toolkit.version == VERSION
+    remedy = "" if known else f"the support table is that of {VERSION}"
+    state = "ok" if known else "optional"
+    return Finding(PACKAGE, f"{toolkit.version} in {toolkit.folder}", state, remedy)
 
 
 def _tools() -> Iterator[Finding]:

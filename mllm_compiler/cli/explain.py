@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mllm_compiler.cli.compile import DIM
+from mllm_compiler.cli.compile import DIM, SOC, TARGET
 from mllm_compiler.cli.console import progress, table, write_json, write_line
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @click.command(name="explain")
 @click.argument("model")
-@click.option("--target", default="c", show_default=True, help="The backend: c, numpy or tflite.")
+@click.option("--target", default="c", show_default=True, help=TARGET)
+@click.option("--soc", metavar="CHIP", help=SOC)
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--fallback", default="none", show_default=True, help="Where the rest may run.")
 @click.option("--all", "every", is_flag=True, help="A row for each operation, not for each kind.")
@@ -28,6 +29,7 @@ def explain_command(
     context: click.Context,
     model: str,
     target: str,
+    soc: str | None,
     dims: tuple[str, ...],
     fallback: str,
     every: bool,
@@ -50,7 +52,11 @@ def explain_command(
     with progress("finding the model") as shown:
         path: Path = find_model(model, shown.say)
         request = Request(
-            model=path, target=target, dims=read_dims(dims), stop_after=LIFT.passes[-1]
+            model=path,
+            target=target,
+            soc=soc,
+            dims=read_dims(dims),
+            stop_after=LIFT.passes[-1],
         )
         compiled = compile_model(request, step=shown.step)
         placement = explain(compiled.module, target, fallback)

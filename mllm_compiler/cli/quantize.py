@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mllm_compiler.cli.compile import SOC, TARGET
 from mllm_compiler.cli.console import progress, write_json, write_line
 from mllm_compiler.cli.faults import say
 
@@ -25,7 +26,8 @@ SHOWN = 8
 @click.option("--recipe", metavar="RECIPE", help="A built-in recipe or a .toml file.")
 @click.option("--data", type=PATH, help="Texts, pictures, WAV files or tensors to calibrate on.")
 @click.option("--refresh", is_flag=True, help="Take OUT's recipe; new scales from new data.")
-@click.option("--target", default="c", show_default=True, help="The backend: c, numpy or tflite.")
+@click.option("--target", default="c", show_default=True, help=TARGET)
+@click.option("--soc", metavar="CHIP", help=SOC)
 @click.option("--key", type=PATH, help="Sign with this key; else with your own, made on first use.")
 @click.option("--unsigned", is_flag=True, help="Do not sign.")
 @click.option("-o", "--output", type=PATH, required=True, help="The bundle.")
@@ -36,6 +38,7 @@ def quantize_command(
     data: Path | None,
     refresh: bool,
     target: str,
+    soc: str | None,
     key: Path | None,
     unsigned: bool,
     output: Path,
@@ -63,6 +66,7 @@ def quantize_command(
         request = Request(
             model=find_model(model, shown.say),
             target=target,
+            soc=soc,
             quant=path,
             data=data,
             output=output,

@@ -22,5 +22,27 @@ CODES: dict[str, ErrorCode] = {
         remedy="Update the library. Where it is new enough, the support table is wrong: please "
         "report it, with the model's `mllmc explain`.",
     ),
+    "MLC-V003": ErrorCode(
+        title="A vendor's compiler crashed",
+        exit=4,
+        cause="The vendor's compiler runs in a process of its own, which ended by a signal. The "
+        "line has the last that it printed.",
+        example="decoder_1: error: Rockchip's toolkit crashed (SIGSEGV) after: D RKNN: start: "
+        "rknn::RKNNSubgraphManager [MLC-V003] (change the model where the toolkit stopped, or use "
+        "another --soc or recipe)",
+        remedy="Report it to the vendor, with the files for the toolkit that the bundle has; "
+        "change the model where the compiler stopped.",
+    ),
+    "MLC-V004": ErrorCode(
+        title="A vendor's compiler places an operator against the table",
+        exit=3,
+        cause="What the compiler wrote was read back: an operator that the support table has on "
+        "the accelerator runs on the CPU.",
+        example="decoder_1: MatMul:/lm_head/MatMul: error: the toolkit gives 'MatMul' to the CPU "
+        "of the rk3588, where the support table has the NPU [MLC-V004] (change the op in the "
+        "model, or correct hal/targets/rknn/support.toml)",
+        remedy="Change the op in the model, its sizes above all. The support table is wrong for "
+        "them: please report it.",
+    ),
 }
 """The codes, by name."""

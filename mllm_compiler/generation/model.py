@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from mllm_compiler.backends.numpy.runner import NumpyRunner
+from mllm_compiler.backends.rknn.runner import RknnRunner
 from mllm_compiler.backends.runner import Runner
 from mllm_compiler.backends.tflite.runner import TfliteRunner
 from mllm_compiler.bundle.config import TOKENIZER
@@ -21,7 +22,11 @@ from mllm_compiler.reference.mllm_quant import dequantized
 
 Array = NDArray[np.generic]
 
-RUNNERS: dict[str, type[Runner]] = {"numpy": NumpyRunner, "tflite": TfliteRunner}
+RUNNERS: dict[str, type[Runner]] = {
+    "numpy": NumpyRunner,
+    "rknn": RknnRunner,
+    "tflite": TfliteRunner,
+}
 """What runs the graphs of each target; such a bundle has its `module.mlir`."""
 
 
@@ -133,6 +138,5 @@ def open_model(bundle: Bundle) -> NumpyModel:
     ]
     text = bytes(bundle.member(f"targets/{target}/module.mlir"))
     runner = RUNNERS[target].load(text, extents)
-    if isinstance(runner, TfliteRunner):
-        runner.open(bundle.member("targets/tflite/model.tflite"))
+    runner.open(bundle.names(), bundle.member)
     return NumpyModel(bundle, runner, read_settings(bytes(bundle.member("config.json"))))

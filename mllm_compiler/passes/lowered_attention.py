@@ -23,7 +23,7 @@ def attention(op: mllm.AttentionOp | mllm.CrossAttnOp, b: TensorBuilder) -> SSAV
     """Y = softmax(scale q k^T + masks) v."""
     batch, tokens, _ = extents(op.q)
     heads, kv_heads = op.head_count, op.kv_head_count
-    q, k, v = split_heads(b, op.q, heads), *(_cached(b, x, kv_heads) for x in (op.k, op.v))
+    q, k, v = split_heads(b, op.q, heads), *(cached(b, x, kv_heads) for x in (op.k, op.v))
     keys, size, value_size = extents(k)[2], extents(q)[3], extents(v)[3]
     q = b.mul(q, b.real(op.scale_value))
     rows = heads // kv_heads * tokens
@@ -54,7 +54,7 @@ def kv_append(op: mllm.KvAppendOp, b: TensorBuilder) -> SSAValue:
     return b.concat([op.past, split_heads(b, op.new, op.kv_heads.value.data)], 2)
 
 
-def _cached(b: TensorBuilder, x: SSAValue, heads: int) -> SSAValue:
+def cached(b: TensorBuilder, x: SSAValue, heads: int) -> SSAValue:
     """Keys or values as a cache has them, [B, Hkv, S, D]."""
     return x if len(extents(x)) == 4 else split_heads(b, x, heads)
 
@@ -69,7 +69,7 @@ def _mask(op: mllm.AttentionOp | mllm.CrossAttnOp, b: TensorBuilder) -> SSAValue
         mask = b.mul(b.subtract(b.real(1.0), seen), b.real(HIDDEN))
     if isinstance(op, mllm.CrossAttnOp):
         return mask
-    if op.causal and (future := _future(op)) is not None:
+    if op.causal and (future := unseen_future(op, HIDDEN)) is not None:
         hidden = b.constant(future)
         mask = hidden if mask is None else b.minimum(mask, hidden)
     if op.bias is None:
@@ -77,13 +77,15 @@ def _mask(op: mllm.AttentionOp | mllm.CrossAttnOp, b: TensorBuilder) -> SSAValue
     return op.bias if mask is None else b.add(op.bias, mask)
 
 
-def _future(op: mllm.AttentionOp) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | None:
-    """[1, 1, T, S] of what a causal query must not see; None where it sees all."""
+def unseen_future(
+    op: mllm.AttentionOp, hidden: float
+) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | None:
+    """[1, 1, T, S]: `hidden` where a causal query must not see; None where it sees all."""
     tokens, keys = extents(op.q)[1], op.keys.as_int() or 0
     at = np.arange(tokens)[:, None] + (keys - tokens) - np.arange(keys)[None]
-    hidden = at < 0
+    unseen = at < 0
     if op.window is not None:
-        hidden |= at >= op.window.value.data
-    if not hidden.any():
+        unseen |= at >= op.window.value.data
+    if not unseen.any():
         return None
-    return np.where(hidden, np.float32(HIDDEN), np.float32(0))[None, None]
+    return np.where(unseen, np.float32(hidden), np.float32(0))[None, None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from mllm_compiler.dialects.mllm import BlobAttr
 from mllm_compiler.dialects.onnx_schemas import schema_of
 from mllm_compiler.dialects.types import dtype_of
 from mllm_compiler.errors import CompileError
-from mllm_compiler.weights import WeightStore
+from mllm_compiler.weights import WeightStore, nbytes_of
 
 Value = ir.Value
 Argument = ir.Value | None
@@ -39,6 +39,7 @@ class Builder:
         weights: The initialisers so far.
         values: The ONNX value of each value of the IR.
         domains: The operator sets that are used, with their versions.
+        outside: Where weights of some digests lie in a file beside the model: name and offset.
     """
 
     opset: int
@@ -49,6 +50,7 @@ class Builder:
     weights: dict[str, Value] = field(default_factory=dict[str, Value])
     values: dict[SSAValue, Value] = field(default_factory=dict[SSAValue, Value])
     domains: dict[str, int] = field(default_factory=dict[str, int])
+    outside: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     _once: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
     _taken: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -169,6 +171,16 @@ class Builder:
         tensor.name = unique
         self.weights[unique] = value
         return value
+
+    def weight(self, blob: BlobAttr, name: str) -> Value:
+        """A weight, from the store or in the file where it lies."""
+        if blob.digest.data not in self.outside:
+            return self.initialiser(ir.tensor(self.bytes_of(blob)), name)
+        location, offset = self.outside[blob.digest.data]
+        size = nbytes_of(str(blob.element), blob.dims)
+        kind, shape = DTYPES[blob.element], ir.Shape(blob.dims)
+        tensor = ir.ExternalTensor(location, offset, size, kind, shape=shape, name=name)
+        return self.initialiser(tensor, name)
 
     def constant(self, array: NDArray[np.generic]) -> Value:
         """A small tensor; equal ones are one."""

@@ -60,19 +60,26 @@ def fitting_opset(function: FuncOp) -> int:
     return left[0].opset or NEWEST
 
 
-def export_graph(function: FuncOp, store: WeightStore, opset: int | None = None) -> ir.Model:
+def export_graph(
+    function: FuncOp,
+    store: WeightStore,
+    opset: int | None = None,
+    *,
+    outside: Mapping[str, tuple[str, int]] | None = None,
+) -> ir.Model:
     """The model of one graph; weights are not copied.
 
     Args:
         function: The graph, at any level up to `mllm`.
         store: Where the bytes of its weights lie.
         opset: The version of the standard; the one that fits where none is given.
+        outside: The file beside the model, and the offset in it, where weights lie, by digest.
 
     Raises:
         CompileError: An op has no form in the opset, or the bytes of a weight are not known.
     """
     opset = fitting_opset(function) if opset is None else opset
-    b = Builder(opset, store)
+    b = Builder(opset, store, outside=outside or {})
     b.domains[""] = opset
     block, outputs = block_of(function), result_names(function)
     inputs = [Value(name=name) for name in argument_names(function)]

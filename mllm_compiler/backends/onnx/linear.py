@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import onnx_ir as ir
 from xdsl.ir import Attribute
 
 from mllm_compiler.backends.onnx.builder import Builder, Value
@@ -51,7 +50,7 @@ RMS_NORM_SINCE: Final = 23
 
 def _weight(op: WeightOp, b: Builder, inputs: Inputs) -> Value:
     name = "weight" if op.weight_name is None else op.weight_name.data
-    return b.initialiser(ir.tensor(b.bytes_of(op.value)), name)
+    return b.weight(op.value, name)
 
 
 def _constant(op: ConstantOp, b: Builder, inputs: Inputs) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mllm_compiler.backends.runner import Array, Runner
@@ -18,13 +18,13 @@ class TfliteRunner(Runner):
 
     _interpreter: Interpreter | None = field(default=None, init=False)
 
-    def open(self, file: memoryview) -> None:
-        """Gives LiteRT the file.
+    def open(self, names: Iterable[str], member: Callable[[str], memoryview]) -> None:
+        """Gives LiteRT the file of the bundle.
 
         Raises:
             CompileError: `MLC-V001`, LiteRT is not installed; `MLC-V002`, it refuses the file.
         """
-        self._interpreter = Interpreter(file)
+        self._interpreter = Interpreter(member("targets/tflite/model.tflite"))
 
     def run_graph(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs of a graph by name, on inputs of its shapes.

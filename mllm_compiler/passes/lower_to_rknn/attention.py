@@ -15,6 +15,12 @@ from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.types import extents
 from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.lower_to_rknn.builder import Builder
+from mllm_compiler.passes.lowered_attention import (
+    cached,
+    merge_heads,
+    split_heads,
+    unseen_future,
+)
 
 
 def attention(op: mllm.AttentionOp | mllm.CrossAttnOp, b: Builder) -> SSAValue:
@@ -22,32 +28,15 @@ def attention(op: mllm.AttentionOp | mllm.CrossAttnOp, b: Builder) -> SSAValue:
     batch, tokens, _ = extents(op.q)
     heads, kv_heads = op.head_count, op.kv_head_count
     shared = heads // kv_heads
-    q, k, v = split_heads(b, op.q, heads), *(_cached(b, x, kv_heads) for x in (op.k, op.v))
+    q, k, v = split_heads(b, op.q, heads), *(cached(b, x, kv_heads) for x in (op.k, op.v))
     q = b.reshape(q, (batch, kv_heads, shared * tokens, extents(q)[3]))
-    scores = b.mul(b.product(q, b.transpose(k, (0, 1, 3, 2))), b.real(op.scale_value))
+    scores = b.mul(b.product(q, k, transpose_b=True), b.real(op.scale_value))
     mask = _mask(op, b)
     if mask is not None:
         scores = b.add(scores, _for_rows(b, mask, kv_heads, shared))
-    weights = b.call("Softmax", [scores], extents(scores), axis=-1)
+    weights = b.softmax(scores)
     seen = b.product(weights, v)
     return merge_heads(b, b.reshape(seen, (batch, heads, tokens, extents(v)[3])))
-
-
-def split_heads(b: Builder, x: SSAValue, heads: int) -> SSAValue:
-    """[B, T, H*D] -> [B, H, T, D]."""
-    batch, tokens, width = extents(x)
-    return b.transpose(b.reshape(x, (batch, tokens, heads, width // heads)), (0, 2, 1, 3))
-
-
-def merge_heads(b: Builder, x: SSAValue) -> SSAValue:
-    """[B, H, T, D] -> [B, T, H*D]."""
-    batch, heads, tokens, size = extents(x)
-    return b.reshape(b.transpose(x, (0, 2, 1, 3)), (batch, tokens, heads * size))
-
-
-def kv_append(op: mllm.KvAppendOp, b: Builder) -> SSAValue:
-    """The past with the new tokens behind."""
-    return b.concat([op.past, split_heads(b, op.new, op.kv_heads.value.data)], 2)
 
 
 def rope(op: mllm.RopeOp, b: Builder) -> SSAValue:
@@ -99,11 +88,6 @@ def _looked_up(op: mllm.RopeOp, b: Builder, kind: np.ufunc) -> SSAValue:
     return b.once((kind.__name__, op.positions, op.inv_freq), make)
 
 
-def _cached(b: Builder, x: SSAValue, heads: int) -> SSAValue:
-    """Keys or values as a cache has them, [B, Hkv, S, D]."""
-    return x if len(extents(x)) == 4 else split_heads(b, x, heads)
-
-
 def _for_rows(b: Builder, mask: SSAValue, kv_heads: int, shared: int) -> SSAValue:
     """A mask [*, 1 or H, 1 or T, S] for scores [B, Hkv, H / Hkv * T, S]."""
     batch, heads, tokens, keys = extents(mask)
@@ -121,7 +105,7 @@ def _mask(op: mllm.AttentionOp | mllm.CrossAttnOp, b: Builder) -> SSAValue | Non
         mask = _unseen_keys(b, op.key_mask)
     if isinstance(op, mllm.CrossAttnOp):
         return mask
-    if op.causal and (future := _future(op, b.hidden)) is not None:
+    if op.causal and (future := unseen_future(op, b.hidden)) is not None:
         hidden, before = b.constant(future), mask
         mask = hidden if before is None else b.sum(before, hidden)
     if op.bias is None:
@@ -139,17 +123,3 @@ def _unseen_keys(b: Builder, mask: SSAValue) -> SSAValue:
         return b.call("Where", sides, extents(seen), f32)
 
     return b.once(("unseen", mask), make)
-
-
-def _future(
-    op: mllm.AttentionOp, hidden: float
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]] | None:
-    """[1, 1, T, S] of what a causal query must not see; None where it sees all."""
-    tokens, keys = extents(op.q)[1], op.keys.as_int() or 0
-    at = np.arange(tokens)[:, None] + (keys - tokens) - np.arange(keys)[None]
-    unseen = at < 0
-    if op.window is not None:
-        unseen |= at >= op.window.value.data
-    if not unseen.any():
-        return None
-    return np.where(unseen, np.float32(hidden), np.float32(0))[None, None]

@@ -13,14 +13,14 @@ from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.dialects.onnx_attributes import attribute_of
 from mllm_compiler.dialects.rknn import operators
 from mllm_compiler.dialects.types import element_of, extents
-from mllm_compiler.passes.lowering import LoweringBuilder
+from mllm_compiler.passes.lowering import TensorBuilder
 
 Plain = int | float | str | Sequence[int]
 """What an attribute may be made from."""
 
 
 @dataclass
-class Builder(LoweringBuilder):
+class Builder(TensorBuilder):
     """Where lowered ops go.
 
     Attributes:
@@ -79,14 +79,10 @@ class Builder(LoweringBuilder):
             return x
         return self.call("Reshape", [x, self.whole(*dims)], dims)
 
-    def transpose(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
-        """Axes in another order; a reshape where only axes of extent 1 move."""
+    def permute(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
+        """Axes in another order."""
         dims = extents(x)
-        turned = [dims[p] for p in perm]
-        moved = [p for p in perm if dims[p] != 1]
-        if moved == sorted(moved):
-            return self.reshape(x, turned)
-        return self.call("Transpose", [x], turned, perm=list(perm))
+        return self.call("Transpose", [x], [dims[p] for p in perm], perm=list(perm))
 
     def binary(self, operator: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """A function of pairs of elements."""
@@ -107,6 +103,18 @@ class Builder(LoweringBuilder):
     def sum(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """A + b, once in a graph."""
         return self.once(("sum", a, b), lambda: self.add(a, b))
+
+    def subtract(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """A - b."""
+        return self.binary("Sub", a, b)
+
+    def minimum(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """The smaller of elements."""
+        return self.binary("Min", a, b)
+
+    def softmax(self, x: SSAValue) -> SSAValue:
+        """Softmax along the last axis."""
+        return self.call("Softmax", [x], extents(x), axis=-1)
 
     def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """The product of elements."""
@@ -131,8 +139,11 @@ class Builder(LoweringBuilder):
         sides = [self.whole(n) for n in (start, end, axis)]
         return self.call("Slice", [x, *sides], dims)
 
-    def product(self, a: SSAValue, b: SSAValue) -> SSAValue:
+    def product(self, a: SSAValue, b: SSAValue, *, transpose_b: bool = False) -> SSAValue:
         """A product of matrices."""
+        if transpose_b:
+            rank = len(extents(b))
+            b = self.transpose(b, (*range(rank - 2), rank - 1, rank - 2))
         first, second = extents(a), extents(b)
         before = np.broadcast_shapes(first[:-2], second[:-2])
         return self.call("MatMul", [a, b], (*before, first[-2], second[-1]))

@@ -19,6 +19,7 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.types import dtype_of, element_of, extents
 from mllm_compiler.passes.lower_to_rknn import attention, quantised, vision
 from mllm_compiler.passes.lower_to_rknn.builder import Builder
+from mllm_compiler.passes.lowered_attention import kv_append
 from mllm_compiler.passes.lowering import Lowering
 
 UNARY: dict[UnaryKind, str] = {
@@ -229,7 +230,7 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.RopeOp: attention.rope,
     mllm.AttentionOp: attention.attention,
     mllm.CrossAttnOp: attention.attention,
-    mllm.KvAppendOp: attention.kv_append,
+    mllm.KvAppendOp: kv_append,
     mllm.PatchEmbedOp: vision.patch_embed,
     mllm.ConvOp: vision.conv,
     mllm.PoolOp: vision.pool,
