@@ -55,6 +55,7 @@ TOLERANCES: dict[str, float] = {
     "fuse-norm-gated-mlp": 0.0,
     "fuse-residual-norm": 0.0,
     "fuse-bias-activation": 0.0,
+    "approximate-gelu": 1e-2,
     "quantise-cache": math.inf,
     "bucket-shapes": ROUNDING,
     "place": 0.0,
@@ -65,6 +66,8 @@ TOLERANCES: dict[str, float] = {
     "lower-to-tfl": ROUNDING,
     "lower-to-rknn": ROUNDING,
     "encode-tfl": math.inf,
+    "host-first": 0.0,
+    "lower-to-neuron": ROUNDING,
     "plan-memory": 0.0,
 }
 """The largest relative error that each pass promises; `--validate` holds it to that."""
@@ -143,6 +146,7 @@ FUSE = Stage(
 CACHE = Stage(("quantise-cache",), "attention reads a cache of codes where a recipe says so")
 """Behind fusion, where a recipe is given."""
 
+TANH_GELU = Stage(("approximate-gelu",), "the only GELU is the one by a hyperbolic tangent")
 BUCKET = Stage(
     ("bucket-shapes",),
     "a graph whose symbols have buckets is a graph of static shapes for each of them",
@@ -157,6 +161,9 @@ KEEP = Stage(("keep-values",), "what nodes of the model give is a result")
 
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
 LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
+LOWER_NEURON = Stage(
+    ("lower-to-tfl", "host-first"), "every op is an operator that MediaTek's plugin takes"
+)
 LOWER_RKNN = Stage(("lower-to-rknn",), "every op is an operator of Rockchip's toolkit")
 ENCODE: dict[str, Stage] = {
     "rknn": Stage((), "values are real: the toolkit gives them codes, from samples"),
@@ -172,6 +179,7 @@ PIPELINES: dict[str, tuple[Stage, ...]] = {
     "numpy": (SHAPES, LIFT, FUSE, BUCKET, PLACE),
     "c": (SHAPES, LIFT, FUSE, BUCKET, PLACE, SPLIT, LOWER, PLAN),
     "tflite": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_TFL),
+    "neuron": (SHAPES, LIFT, FUSE, TANH_GELU, BUCKET, PLACE, LOWER_NEURON),
     "rknn": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_RKNN),
 }
 """Pipelines by name; those of targets have the target's name."""

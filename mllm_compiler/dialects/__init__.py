@@ -18,6 +18,7 @@ DIALECTS = {
     "onnx": ("mllm_compiler.dialects.onnx", "Onnx"),
     "cpu": ("mllm_compiler.dialects.cpu", "Cpu"),
     "tfl": ("mllm_compiler.dialects.tfl", "Tfl"),
+    "neuron": ("mllm_compiler.dialects.neuron", "Neuron"),
     "rknn": ("mllm_compiler.dialects.rknn", "Rknn"),
     "hal": ("mllm_compiler.dialects.hal", "Hal"),
 }

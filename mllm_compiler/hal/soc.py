@@ -20,6 +20,7 @@ class Soc:
         host: Operators of the vendor's dialect that its compiler gives to the CPU.
         either: Those that it gives to one or the other, by their shape.
         measured: Whether the vendor's compiler was seen to do so.
+        sdk: The vendor's kit that knows it.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Soc:
     host: tuple[str, ...] = ()
     either: tuple[str, ...] = ()
     measured: bool = False
+    sdk: str = ""
 
     def check_form(self, form: str, where: str) -> None:
         """Refuses a form that the chip lacks.
@@ -52,6 +54,7 @@ def soc_of(name: str, table: Mapping[str, Any]) -> Soc:
         host=tuple(table.get("host", ())),
         either=tuple(table.get("either", ())),
         measured=bool(table.get("measured", False)),
+        sdk=table.get("sdk", ""),
     )
 
 

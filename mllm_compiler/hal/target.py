@@ -98,6 +98,8 @@ class Target:
         startup_us: What a call costs before it computes, in microseconds.
         ops: The entries by op name.
         socs: Its chips, the default one first; a target may have none.
+        halves: Whether reals are computed as halves.
+        operators: Those of its file format that its compiler takes; empty: all.
     """
 
     name: str
@@ -108,6 +110,8 @@ class Target:
     startup_us: float
     ops: Mapping[str, OpSupport]
     socs: Mapping[str, Soc] = field(default_factory=dict[str, Soc])
+    halves: bool = False
+    operators: frozenset[str] = frozenset()
 
     def soc(self, name: str | None) -> Soc:
         """The chip of a name; without one the default.
@@ -220,6 +224,8 @@ def target_of(table: dict[str, Any]) -> Target:
         dialects=tuple(table["dialects"]),
         startup_us=table["cost"]["startup_us"],
         ops={op: _entry(entry) for op, entry in table.get("ops", {}).items()},
+        halves=table.get("halves", False),
+        operators=frozenset(table.get("operators", ())),
         socs={name: soc_of(name, entry) for name, entry in table.get("socs", {}).items()},
     )
 

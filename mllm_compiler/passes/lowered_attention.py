@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 from xdsl.dialects.builtin import f32
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.types import extents
+from mllm_compiler.passes.graphs import block_of
 from mllm_compiler.passes.lowering import TensorBuilder
 
-HIDDEN = -1e9
-"""The score of what must not be seen: no sum with another score is above it in f32."""
+POSITIONS = 4096
+"""How many positions tables of angles have in a graph without attention."""
 
 
 def attention(op: mllm.AttentionOp | mllm.CrossAttnOp, b: TensorBuilder) -> SSAValue:
@@ -66,10 +68,10 @@ def _mask(op: mllm.AttentionOp | mllm.CrossAttnOp, b: TensorBuilder) -> SSAValue
         batch, keys = extents(op.key_mask)
         seen = b.reshape(b.cast(op.key_mask, f32), (batch, 1, 1, keys))
         seen = b.minimum(seen, b.real(1.0))
-        mask = b.mul(b.subtract(b.real(1.0), seen), b.real(HIDDEN))
+        mask = b.mul(b.subtract(b.real(1.0), seen), b.real(b.hidden))
     if isinstance(op, mllm.CrossAttnOp):
         return mask
-    if op.causal and (future := unseen_future(op, HIDDEN)) is not None:
+    if op.causal and (future := unseen_future(op, b.hidden)) is not None:
         hidden = b.constant(future)
         mask = hidden if mask is None else b.minimum(mask, hidden)
     if op.bias is None:
@@ -89,3 +91,10 @@ def unseen_future(
     if not unseen.any():
         return None
     return np.where(unseen, np.float32(hidden), np.float32(0))[None, None]
+
+
+def positions_of(graph: FuncOp) -> int:
+    """How many positions tables of angles need: as many as attention reads keys."""
+    attending = (mllm.AttentionOp, mllm.CachedAttentionOp, mllm.CrossAttnOp)
+    keys = [op.keys.as_int() or 0 for op in block_of(graph).ops if isinstance(op, attending)]
+    return max(keys, default=POSITIONS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,13 @@ from mllm_compiler.weights import WeightStore
 
 Lowering = Callable[..., SSAValue | None]
 """Takes an op and a builder and makes its result; None where it stays until nothing reads it."""
+
+
+HIDDEN: Final = -1e9
+"""The score of what must not be seen: no sum with another score is above it in f32."""
+
+HALF_HIDDEN: Final = -1e4
+"""The same where reals are computed as halves: 1e9 is infinite there, and 0 times it no number."""
 
 
 @dataclass
@@ -68,8 +75,15 @@ class LoweringBuilder:
         return self.constant(np.array(number, np.float32))
 
 
+@dataclass
 class TensorBuilder(LoweringBuilder, ABC):
-    """A builder with the few operators that every vendor has; shapes are static."""
+    """A builder with the few operators that every vendor has; shapes are static.
+
+    Attributes:
+        hidden: What masks add to the score of a key that a query must not see.
+    """
+
+    hidden: float = HIDDEN
 
     @abstractmethod
     def reshape(self, x: SSAValue, dims: Sequence[int]) -> SSAValue:

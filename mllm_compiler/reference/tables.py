@@ -17,6 +17,7 @@ TABLES = {
     "onnx": ("mllm_compiler.reference.onnx", "MEANINGS"),
     "cpu": ("mllm_compiler.reference.cpu", "MEANINGS"),
     "tfl": ("mllm_compiler.reference.tfl", "MEANINGS"),
+    "neuron": ("mllm_compiler.reference.neuron", "MEANINGS"),
     "rknn": ("mllm_compiler.reference.rknn", "MEANINGS"),
 }
 """The module and the name of each dialect's table; a table maps op names to meanings."""

@@ -36,7 +36,8 @@ from mllm_compiler.hal import target
 from mllm_compiler.passes.graphs import block_of
 from mllm_compiler.passes.lower_to_rknn.builder import Builder
 from mllm_compiler.passes.lower_to_rknn.table import LOWERINGS
-from mllm_compiler.passes.lowering import lower_graphs
+from mllm_compiler.passes.lowered_attention import positions_of
+from mllm_compiler.passes.lowering import HALF_HIDDEN, lower_graphs
 from mllm_compiler.quantisation.recipe import DYNAMIC, HALF, STATIC, read_recipe
 from mllm_compiler.weights import WeightStore
 
@@ -48,12 +49,6 @@ FLOAT: Final = "f16"
 
 HIDDEN: Final[Mapping[str, float]] = {"w8a8": -32.0}
 """What masks add to scores, by form: codes of 8 bits have no room for both more and a score."""
-
-FLOAT_HIDDEN: Final = -1e4
-"""The same where scores are f16."""
-
-POSITIONS: Final = 4096
-"""How many positions tables of angles have in a graph without attention."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +72,11 @@ class LowerToRknn(ModulePass):
                 lacks the form that the recipe asks for.
         """
         form, method = asked_by(self.recipe)
-        hidden = HIDDEN.get(form, FLOAT_HIDDEN)
+        hidden = HIDDEN.get(form, HALF_HIDDEN)
         target("rknn").soc(self.soc).check_form(form, f"--soc {self.soc}")
 
         def builder(graph: FuncOp, at: Operation, store: WeightStore) -> Builder:
-            return Builder(graph, at, store, hidden=hidden, positions=_positions(graph))
+            return Builder(graph, at, store, hidden=hidden, positions=positions_of(graph))
 
         lower_graphs(
             op,
@@ -127,10 +122,3 @@ def build_of(module: ModuleOp) -> BuildAttr:
     build = module.attributes[BUILD]
     assert isinstance(build, BuildAttr)
     return build
-
-
-def _positions(graph: FuncOp) -> int:
-    """How many positions tables of angles have: as many as attention reads keys."""
-    attending = (mllm.AttentionOp, mllm.CrossAttnOp)
-    keys = [op.keys.as_int() or 0 for op in block_of(graph).ops if isinstance(op, attending)]
-    return max(keys, default=POSITIONS)

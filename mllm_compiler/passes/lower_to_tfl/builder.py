@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from xdsl.dialects.builtin import i32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import f32, i32
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import tfl
 from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.dialects.tfl import TflOp
 from mllm_compiler.dialects.types import element_of, extents
+from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.graphs import location_of
 from mllm_compiler.passes.lowering import TensorBuilder
 
 
+@dataclass
 class Builder(TensorBuilder):
-    """Where lowered ops go."""
+    """Where lowered ops go.
+
+    Attributes:
+        target: What errors name.
+        operators: Those that may be written; empty: all.
+        positions: How many rows tables of angles have.
+    """
+
+    target: str = "tflite"
+    operators: frozenset[str] = frozenset()
+    positions: int = 0
+    _made: dict[Hashable, SSAValue] = field(default_factory=dict[Hashable, SSAValue])
+
+    def takes(self, operation: type[TflOp]) -> bool:
+        """Whether an operator may be written."""
+        return not self.operators or operation.operator() in self.operators
+
+    def refused(self, op: Operation, why: str, remedy: str) -> CompileError:
+        """What to raise where an op has no operators."""
+        text = f"'{op.name}' has no home on '{self.target}': {why}"
+        return CompileError("MLC-R001", text, location=location_of(op), remedy=remedy)
+
+    def once(self, key: Hashable, make: Callable[[], SSAValue]) -> SSAValue:
+        """A value that several ops of a graph read, made for the first of them."""
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
 
     def call(
         self,
@@ -45,6 +75,14 @@ class Builder(TensorBuilder):
         if extents(x) == tuple(dims):
             return x
         return self.call(tfl.ReshapeOp, [x, self.whole(dims)], dims)
+
+    def broadcast(self, x: SSAValue, dims: Sequence[int]) -> SSAValue:
+        """A tensor repeated along axes of extent 1."""
+        if extents(x) == tuple(dims):
+            return x
+        if element_of(x) == f32 and not self.takes(tfl.BroadcastToOp):
+            return self.mul(x, self.constant(np.ones(dims, np.float32)))
+        return self.call(tfl.BroadcastToOp, [x, self.whole(dims)], dims)
 
     def permute(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
         """Axes in another order."""

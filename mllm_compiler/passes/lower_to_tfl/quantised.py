@@ -14,9 +14,7 @@ from xdsl.ir import SSAValue
 from mllm_compiler.dialects import mllm, tfl
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
 from mllm_compiler.dialects.types import element_of, extents, is_float
-from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.folded_weights import numbers_of
-from mllm_compiler.passes.graphs import location_of
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
 from mllm_compiler.passes.matching import made_by
 
@@ -28,8 +26,8 @@ def quantized_linear(op: mllm.QuantizedLinearOp, b: Builder) -> SSAValue:
     """A product of real rows, which TFLite quantises, and a weight of codes."""
     rows = made_by(op.x, mllm.DynamicQuantizeOp)
     if rows is None:
-        remedy = 'activations = "dynamic", or [values] for codes throughout'
-        raise _refused(op, "its activations have static scales", remedy)
+        remedy = 'give a recipe with activations = "dynamic", or [values] for codes throughout'
+        raise b.refused(op, "its activations have static scales", remedy)
     weights = _weights(op, b, op.weight, op.weight_scale, op.weight_zero)
     return b.call(tfl.FullyConnectedOp, [rows.x, weights, op.bias], extents(op.result), f32)
 
@@ -67,27 +65,19 @@ def _weights(
 ) -> SSAValue:
     """Codes with the scales of rows, or of blocks of them."""
     if zero is not None:
-        raise _refused(op, "its codes have zero points", "symmetric = true")
+        raise b.refused(op, "its codes have zero points", "give a recipe with symmetric = true")
     numbers = numbers_of(scale, b.store)
     if numbers is None:
-        raise _refused(op, "its scales are computed", "scales that are weights")
+        raise b.refused(op, "its scales are computed", "give a recipe, whose scales are weights")
     rows, inputs = extents(codes)
     size = 0 if op.block_size is None else op.block_size.value.data
     blocks = inputs // size if size else 1
     if size and (size % 32 or inputs % size or str(element_of(codes)) != "i4"):
-        raise _refused(op, f"{element_of(codes)} codes in blocks of {size}", "rows, or 4 bits")
+        why = f"{element_of(codes)} codes in blocks of {size}"
+        raise b.refused(op, why, "give a recipe with rows, or 4 bits")
     wide = np.broadcast_to(numbers, (rows, blocks)).astype(np.float32)
     kept = np.maximum(wide, NORMAL)
     held = b.constant(kept.astype(np.float16) if size else kept)
     return b.call(
         tfl.PseudoQconstOp, [codes, held], (rows, inputs), element_of(codes), block_size=size
-    )
-
-
-def _refused(op: mllm.QuantizedLinearOp | mllm.DequantizeOp, why: str, remedy: str) -> CompileError:
-    return CompileError(
-        "MLC-R001",
-        f"'{op.name}' has no home on 'tflite': {why}",
-        location=location_of(op),
-        remedy=f"give a recipe with {remedy}",
     )

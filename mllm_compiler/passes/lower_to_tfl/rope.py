@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from mllm_compiler.dialects import mllm, tfl
 from mllm_compiler.dialects.types import extents
+from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
 
 
@@ -15,10 +17,7 @@ def rope(op: mllm.RopeOp, b: Builder) -> SSAValue:
     batch, tokens, width = extents(op.x)
     heads, (pairs,) = op.heads.value.data, extents(op.inv_freq)
     size = width // heads
-    positions = b.cast(op.positions, f32)
-    at = b.reshape(positions, (extents(positions)[0], tokens, 1, 1))
-    angles = b.mul(at, b.reshape(op.inv_freq, (1, 1, 1, pairs)))
-    cos, sin = b.unary(tfl.CosOp, angles), b.unary(tfl.SinOp, angles)
+    cos, sin = _turns(op, b)
     x = b.reshape(op.x, (batch, tokens, heads, size))
     turned, rest = x, list[SSAValue]()
     if 2 * pairs < size:
@@ -41,6 +40,31 @@ def rope(op: mllm.RopeOp, b: Builder) -> SSAValue:
         rotated = b.concat([left, right], 3)
     whole = b.concat([rotated, *rest], 3) if rest else rotated
     return b.reshape(whole, (batch, tokens, width))
+
+
+def _turns(op: mllm.RopeOp, b: Builder) -> tuple[SSAValue, SSAValue]:
+    """Cosines and sines of positions times frequencies, [B, T, 1, pairs]."""
+    if not (b.takes(tfl.CosOp) and b.takes(tfl.SinOp)):
+        return _looked_up(op, b, np.cos), _looked_up(op, b, np.sin)
+    (batch, tokens), (pairs,) = extents(op.positions), extents(op.inv_freq)
+    at = b.reshape(b.cast(op.positions, f32), (batch, tokens, 1, 1))
+    angles = b.mul(at, b.reshape(op.inv_freq, (1, 1, 1, pairs)))
+    return b.unary(tfl.CosOp, angles), b.unary(tfl.SinOp, angles)
+
+
+def _looked_up(op: mllm.RopeOp, b: Builder, function: np.ufunc) -> SSAValue:
+    """Rows of a table of cosines or sines; once for all that read them."""
+
+    def make() -> SSAValue:
+        frequencies = numbers_of(op.inv_freq, b.store)
+        assert frequencies is not None
+        angles = np.arange(b.positions, dtype=np.float32)[:, None, None] * frequencies
+        table = b.constant(function(angles).astype(np.float32))
+        dims = (*extents(op.positions), *extents(table)[1:])
+        at = b.indices(op.positions)
+        return b.call(tfl.GatherOp, [table, at], dims, axis=0, batch_dims=0)
+
+    return b.once((function.__name__, op.positions, op.inv_freq), make)
 
 
 def _channels(b: Builder, x: SSAValue, begin: int, end: int) -> SSAValue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.dialects.builtin import BoolAttr
+from xdsl.dialects.builtin import BoolAttr, f32
 from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm, tfl
@@ -16,11 +16,14 @@ from mllm_compiler.dialects.mllm import (
 )
 from mllm_compiler.dialects.tfl import TflOp
 from mllm_compiler.dialects.types import dtype_of, element_of, extents
+from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.lower_to_tfl import quantised, vision
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
 from mllm_compiler.passes.lower_to_tfl.rope import rope
 from mllm_compiler.passes.lowered_attention import attention, kv_append
 from mllm_compiler.passes.lowering import Lowering
+
+LARGEST_HALF = float(np.finfo(np.float16).max)
 
 UNARY: dict[UnaryKind, type[TflOp]] = {
     UnaryKind.NEG: tfl.NegOp,
@@ -78,6 +81,8 @@ def activated(b: Builder, kind: UnaryKind, x: SSAValue) -> SSAValue:
     if kind in (UnaryKind.GELU, UnaryKind.GELU_TANH):
         tanh = kind == UnaryKind.GELU_TANH
         return b.call(tfl.GeluOp, [x], extents(x), approximate=BoolAttr.from_bool(tanh))
+    if kind == UnaryKind.NEG and not b.takes(tfl.NegOp):
+        return b.mul(x, b.real(-1.0))
     if kind == UnaryKind.SILU:
         return b.mul(x, b.unary(tfl.LogisticOp, x))
     if kind == UnaryKind.RECIPROCAL:
@@ -104,7 +109,22 @@ def _compare(op: mllm.CompareOp, b: Builder) -> SSAValue:
 
 
 def _select(op: mllm.SelectOp, b: Builder) -> SSAValue:
+    if element_of(op.result) == f32 and not b.takes(tfl.SelectV2Op):
+        return _blended(op, b)
     return b.call(tfl.SelectV2Op, [op.c, op.a, op.b], extents(op.result), element_of(op.result))
+
+
+def _blended(op: mllm.SelectOp, b: Builder) -> SSAValue:
+    """A m + b (1 - m), with m 1 where c is true: exact for finite numbers."""
+    sides = [numbers_of(side, b.store) for side in (op.a, op.b)]
+    if any(n is not None and not (np.abs(n) <= LARGEST_HALF).all() for n in sides):
+        remedy = "select among numbers up to 65504, or use the target tflite"
+        raise b.refused(op, "a half times 0 must be 0", remedy)
+    mask = b.cast(op.c, f32)
+    chosen, other = b.mul(op.a, mask), sides[1]
+    if other is not None and not other.any():
+        return b.broadcast(chosen, extents(op.result))
+    return b.add(chosen, b.mul(op.b, b.subtract(b.real(1.0), mask)))
 
 
 def _linear(op: mllm.LinearOp, b: Builder) -> SSAValue:
@@ -203,8 +223,7 @@ def _slice(op: mllm.SliceOp, b: Builder) -> SSAValue:
 
 
 def _broadcast(op: mllm.BroadcastOp, b: Builder) -> SSAValue:
-    dims = extents(op.result)
-    return op.x if extents(op.x) == dims else b.call(tfl.BroadcastToOp, [op.x, b.whole(dims)], dims)
+    return b.broadcast(op.x, extents(op.result))
 
 
 def _iota(op: mllm.IotaOp, b: Builder) -> SSAValue:

@@ -28,10 +28,7 @@ def patch_embed(op: mllm.PatchEmbedOp, b: Builder) -> SSAValue:
     batch, high, wide, n = extents(made)
     y = b.reshape(made, (batch, high * wide, n))
     if op.cls is not None:
-        cls = op.cls
-        if batch > 1:
-            cls = b.call(tfl.BroadcastToOp, [cls, b.whole((batch, 1, n))], (batch, 1, n))
-        y = b.concat([cls, y], 1)
+        y = b.concat([b.broadcast(op.cls, (batch, 1, n)), y], 1)
     return y if op.position is None else b.add(y, op.position)
 
 

@@ -1,0 +1,1 @@
+"""Target `neuron`: a `.tflite` that LiteRT's plugin for MediaTek takes whole."""

@@ -1,0 +1,91 @@
+"""`host-first`: what the NPU lacks goes before everything that it computes; exact.
+
+    %a = tfl.mul %x, %x : ..
+    %m = tfl.logical_and %p, %q : ..
+    %b = tfl.cast %m : ..
+->
+    %m = tfl.logical_and %p, %q : ..
+    %a = tfl.mul %x, %x : ..
+    %b = tfl.cast %m : ..
+
+LiteRT cuts a graph at each operator that its plugin for MediaTek leaves to the CPU, in the order of
+the file: look-ups, masks and whole numbers of 64 bits come first, so that one network has the rest.
+An operator of that kind between two of the NPU is refused; behind them all it may stand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
+from mllm_compiler.dialects.neuron.base import TENSORS
+from mllm_compiler.dialects.tfl import PseudoQconstOp, TflOp
+from mllm_compiler.dialects.types import element_of
+from mllm_compiler.errors import CompileError
+from mllm_compiler.hal import target
+from mllm_compiler.passes.graphs import block_of, graphs, location_of, users
+
+
+@dataclass(frozen=True)
+class HostFirst(ModulePass):
+    """Orders the operators of every graph."""
+
+    name = "host-first"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Moves operators in place.
+
+        Raises:
+            CompileError: MLC-R001, an operator for the CPU stands between two for the NPU.
+        """
+        for graph in graphs(op):
+            behind = _behind(graph)
+            block = block_of(graph)
+            first = next(filter(is_taken, block.ops), None)
+            for one in list(block.ops):
+                data = isinstance(one, WeightOp | ConstantOp)
+                before = isinstance(one, TflOp) and not is_taken(one) and one not in behind
+                if first is not None and (data or before):
+                    one.detach()
+                    block.insert_op_before(one, first)
+
+
+def is_taken(op: Operation) -> bool:
+    """Whether the plugin takes an operator into a network."""
+    if isinstance(op, PseudoQconstOp):
+        return all(map(is_taken, users(op.weights)))
+    if not isinstance(op, TflOp) or op.operator() not in target("neuron").operators:
+        return False
+    values = [v for v in (*op.operands, *op.results) if not isinstance(v.owner, PseudoQconstOp)]
+    return all(element_of(v) in TENSORS.values() for v in values)
+
+
+def _behind(graph: FuncOp) -> set[Operation]:
+    """The operators for the CPU that read what the NPU computes."""
+    reads: dict[SSAValue, Operation | None] = {}
+    behind: set[Operation] = set()
+    for op in block_of(graph).ops:
+        if not isinstance(op, TflOp) or isinstance(op, PseudoQconstOp):
+            continue
+        read = [reads[v] for v in op.operands if v in reads]
+        left = next(filter(None, read), None)
+        if not is_taken(op):
+            behind |= {op} if read else set()
+            reads.update((r, left or op) for r in op.results if read)
+            continue
+        if left is not None:
+            raise CompileError(
+                "MLC-R001",
+                f"'{left.name}' has no home on 'neuron': it is left to the CPU between operators "
+                "of the NPU",
+                location=location_of(left),
+                remedy="replace the op in the model, or use the target tflite",
+            )
+        reads.update((r, None) for r in op.results)
+    return behind
