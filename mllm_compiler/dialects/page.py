@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from xdsl.dialects.builtin import FloatAttr
 from xdsl.ir import Attribute, Operation
@@ -16,7 +16,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.hints import isa
 
-from mllm_compiler.dialects import mllm, rknn, tfl
+from mllm_compiler.dialects import mllm, neuron, rknn, tfl
 from mllm_compiler.dialects.cpu import KERNEL_OPS
 from mllm_compiler.dialects.mllm import kinds
 
@@ -31,6 +31,7 @@ its meaning is the standard's own |
 | `mllm` | the contract: about forty ops, written by hand, that all passes and backends share |
 | `cpu` | one op for each kernel of the C runtime |
 | `tfl` | one op for each operator of TFLite |
+| `neuron` | one op for each operation of a network that LiteRT's plugin for MediaTek makes |
 | `rknn` | one op for each operator of ONNX that Rockchip's toolkit takes as its own |
 
 A tensor whose shape is not static carries one expression a dimension, over symbols that the
@@ -58,6 +59,16 @@ the fields of the operator's options.
 | op | | contract |
 |---|---|---|"""
 
+NEURON_HEAD = """
+## neuron
+
+Each op is one operation of a Neuron network, after NNAPI or MediaTek's own, with its operands and
+then its properties as scalars (`neuron.symm_per_channel` is none: codes and their scales are one
+operand). Shapes are static, images are [batch, height, width, channels].
+
+| op | | contract |
+|---|---|---|"""
+
 RKNN_HEAD = f"""
 ## rknn
 
@@ -74,7 +85,8 @@ def dialect_page() -> str:
     for op in mllm.OPS:
         text += [*_op(op), ""]
     text += ["### Kinds", "", *_kinds(), "", "### Attributes", "", *_attributes(), CPU_HEAD]
-    text += [*_kernels(), TFL_HEAD, *_operators(), RKNN_HEAD, *_standard()]
+    text += [*_kernels(), TFL_HEAD, *_operators(tfl.OPS), NEURON_HEAD, *_operators(neuron.OPS)]
+    text += [RKNN_HEAD, *_standard()]
     return "\n".join(text).rstrip("\n") + "\n"
 
 
@@ -155,9 +167,9 @@ def _kernels() -> Iterator[str]:
         yield f"| `{op.name}` | `mllm_k_{op.kernel()}` | {first} |"
 
 
-def _operators() -> Iterator[str]:
-    """A row for each operator of TFLite: what it does, and its constraints."""
-    for op in tfl.OPS:
+def _operators(ops: Iterable[type[Operation]]) -> Iterator[str]:
+    """A row for each operator of a vendor: what it does, and its constraints."""
+    for op in ops:
         first, _, rest = (inspect.getdoc(op) or "").partition("\n\n")
         found = (_CONSTRAINT.match(line) for line in rest.splitlines())
         contract = "; ".join(f"**{m[1]}** {m[2].rstrip('.')}" for m in found if m is not None)

@@ -34,7 +34,7 @@ DATA = {"mllm.weight", "mllm.constant"}
 
 
 def test_the_targets_are_the_folders() -> None:
-    assert target_names() == ("c", "numpy", "rknn", "tflite")
+    assert target_names() == ("c", "neuron", "numpy", "rknn", "tflite")
     with pytest.raises(KeyError):
         target("npu")
 

@@ -145,13 +145,14 @@ def _codes(op: tfl.PseudoQconstOp, b: Builder) -> list[SSAValue]:
         known = ".".join(map(str, b.adapter))
         reason = f"the plugin loses the scales of 4 bits with MediaTek's library {known}"
         raise _refused(op, reason, "give a recipe of 8 bits, or name an adapter of 8.2.28")
-    numbers = numbers_of(op.scale, b.store)
+    assert op.scales is not None, "what has one scale for all is no operand of an operator on reals"
+    numbers = numbers_of(op.scales, b.store)
     assert numbers is not None
     scale = b.constant(numbers.astype(np.float32).reshape(-1))
     made = neuron.SymmPerChannelOp.call(
         [op.codes, scale],
         tensor_of(element_of(op.codes), extents(op.codes)),
-        channel_dim=0,
+        channel_dim=op.quantized_dimension,
         adapter=b.adapter,
     )
     b.insert(made)
