@@ -29,11 +29,10 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.transforms.common_subexpression_elimination import cse
 
-from mllm_compiler.dialects import mllm, store_of
+from mllm_compiler.dialects import store_of
 from mllm_compiler.dialects.rknn import BuildAttr, RknnOp
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import target
-from mllm_compiler.passes.graphs import block_of
 from mllm_compiler.passes.lower_to_rknn.builder import Builder
 from mllm_compiler.passes.lower_to_rknn.table import LOWERINGS
 from mllm_compiler.passes.lowered_attention import positions_of
