@@ -146,7 +146,7 @@ def _text(model: NumpyModel, ask: Ask) -> tuple[State, NDArray[np.float32], int]
     if ask.image is None:
         logits = _read(model, state, np.array([ids], np.int64))
     elif attends:
-        see(model, state.session, ask.image)
+        _see(model, state.session, ask.image)
         logits = _read(model, state, np.array([ids], np.int64))
     else:
         logits = _read(model, state, _with_rows(model, ids, image_rows(model, ask.image)))
@@ -163,11 +163,11 @@ def _read(model: NumpyModel, state: State, prompt: Array) -> NDArray[np.float32]
 
 def image_rows(model: NumpyModel, path: Path) -> NDArray[np.float32]:
     """The tokens, [tokens, dim], that stand for a picture."""
-    rows = next(iter(see(model, Session(model.runner), path).values())).astype(np.float32)
+    rows = next(iter(_see(model, Session(model.runner), path).values())).astype(np.float32)
     return rows.reshape(-1, rows.shape[-1])
 
 
-def see(model: NumpyModel, session: Session, path: Path) -> dict[str, Array]:
+def _see(model: NumpyModel, session: Session, path: Path) -> dict[str, Array]:
     """What the encoder, and the projector behind it, give for a picture; the session keeps it."""
     settings, encoder = model.settings.image, model.entry_of_role("encoder")
     if settings is None or encoder is None:

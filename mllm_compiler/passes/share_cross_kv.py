@@ -16,7 +16,8 @@ graph that makes the features. An edge of the pipeline carries it to each entry 
 tensor, and no copy. The features are no input any more where nothing else reads them.
 
 The graphs of the model's own files keep their inputs. What also depends on another input, or on a
-symbol that only another input has, stays; so does what an entry returns.
+symbol that only another input has, stays; so does what an entry returns, and what it makes of an
+input that has a row for each token.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from dataclasses import dataclass
 from itertools import count
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.traits import is_side_effect_free
 from xdsl.transforms.common_subexpression_elimination import cse
@@ -89,9 +90,21 @@ class ShareCrossKv(ModulePass):
         for maker in graphs(op):
             edges = [e for e in pipeline.edges if e.producer.data == maker.sym_name.data]
             pairs = [(e, by_name[e.consumer.data]) for e in edges if e.consumer.data in by_name]
-            found = [one for edge, entry in pairs for one in _copied(edge, entry, maker)]
+            steady = _steady(pairs)
+            found = [one for edge, entry in steady for one in _copied(edge, entry, maker)]
             if found:
                 _share(pipeline, maker, found)
+
+
+def _steady(pairs: Sequence[tuple[EdgeAttr, FuncOp]]) -> Iterator[tuple[EdgeAttr, FuncOp]]:
+    """The inputs that are of one type in all entries of a model: what follows its tokens is not."""
+    kinds = dict[tuple[StringAttr, Attribute], set[Attribute]]()
+    for edge, entry in pairs:
+        value, model = argument(entry, edge.input.data), entry.attributes[SOURCE]
+        kinds.setdefault((edge.output, model), set()).update([] if value is None else [value.type])
+    for edge, entry in pairs:
+        if len(kinds[edge.output, entry.attributes[SOURCE]]) == 1:
+            yield edge, entry
 
 
 def _copied(edge: EdgeAttr, entry: FuncOp, maker: FuncOp) -> list[Shared]:

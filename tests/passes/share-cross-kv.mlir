@@ -141,6 +141,30 @@ func.func @returns_what_it_makes(%f: tensor<?x8xf32, #mllm.dims<"rows", "8">> {m
   func.return %y : tensor<?x8xf32, #mllm.dims<"rows", "8">>
 }
 
+// A row of what is fed for each token is nothing that is made once.
+// CHECK-LABEL: func.func @gives_a_row_for_each_token
+// CHECK-SAME: -> (tensor<?x8xf32, #mllm.dims<"tokens", "8">> {mllm.name = "rows"})
+func.func @gives_a_row_for_each_token(%p: tensor<?x8xf32, #mllm.dims<"tokens", "8">> {mllm.name = "p"}) -> (tensor<?x8xf32, #mllm.dims<"tokens", "8">> {mllm.name = "rows"}) {
+  %x = mllm.unary exp %p : (tensor<?x8xf32, #mllm.dims<"tokens", "8">>) -> tensor<?x8xf32, #mllm.dims<"tokens", "8">>
+  func.return %x : tensor<?x8xf32, #mllm.dims<"tokens", "8">>
+}
+// CHECK-LABEL: func.func @takes_many_rows
+// CHECK: mllm.linear %f
+func.func @takes_many_rows(%t: tensor<8xf32> {mllm.name = "t"}, %f: tensor<?x8xf32, #mllm.dims<"tokens", "8">> {mllm.name = "f"}) -> (tensor<?x8xf32, #mllm.dims<"tokens", "8">> {mllm.name = "y"}) attributes {mllm.source = "rows"} {
+  %w = mllm.constant dense<1.0> : tensor<8x8xf32>
+  %k = mllm.linear %f, %w : (tensor<?x8xf32, #mllm.dims<"tokens", "8">>, tensor<8x8xf32>) -> tensor<?x8xf32, #mllm.dims<"tokens", "8">>
+  %y = mllm.binary add %k, %t : (tensor<?x8xf32, #mllm.dims<"tokens", "8">>, tensor<8xf32>) -> tensor<?x8xf32, #mllm.dims<"tokens", "8">>
+  func.return %y : tensor<?x8xf32, #mllm.dims<"tokens", "8">>
+}
+// CHECK-LABEL: func.func @takes_one_row
+// CHECK: mllm.linear %f
+func.func @takes_one_row(%t: tensor<8xf32> {mllm.name = "t"}, %f: tensor<1x8xf32> {mllm.name = "f"}) -> (tensor<1x8xf32> {mllm.name = "y"}) attributes {mllm.source = "rows"} {
+  %w = mllm.constant dense<1.0> : tensor<8x8xf32>
+  %k = mllm.linear %f, %w : (tensor<1x8xf32>, tensor<8x8xf32>) -> tensor<1x8xf32>
+  %y = mllm.binary add %k, %t : (tensor<1x8xf32>, tensor<8xf32>) -> tensor<1x8xf32>
+  func.return %y : tensor<1x8xf32>
+}
+
 // Only the features say how many rows there are: they stay an input.
 // CHECK-LABEL: func.func @needs_a_symbol_of_the_features
 // CHECK-SAME: {mllm.name = "f"}, [[K:%.+]]: tensor<1x8xf32> {mllm.name = "sums.0"})
@@ -171,4 +195,4 @@ func.func @sums(%p: tensor<?x8xf32, #mllm.dims<"rows", "8">> {mllm.name = "p"}) 
 // CHECK-SAME: #mllm.edge<"prefill" "features.0" from "vision" "features.0">
 // CHECK-SAME: #mllm.edge<"prefill" "features.1" from "vision" "features.1">
 // CHECK-SAME: #mllm.edge<"decode" "features.0" from "vision" "features.0">
-mllm.pipeline @p {edges = [#mllm.edge<"decoder" "f" from "vision" "features">, #mllm.edge<"prefill" "f" from "vision" "features">, #mllm.edge<"decode" "image" from "vision" "features">, #mllm.edge<"has_weights_of_its_own" "f" from "makes_both_of_two_decoders" "features">, #mllm.edge<"reads_the_features_too" "f" from "makes_both_of_two_decoders" "features">, #mllm.edge<"depends_on_another_input" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"depends_on_another_symbol" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"depends_on_weights_alone" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"has_no_product_with_a_weight" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"returns_what_it_makes" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"needs_a_symbol_of_the_features" "f" from "sums" "sums">], caches = [], bounds = []}
+mllm.pipeline @p {edges = [#mllm.edge<"decoder" "f" from "vision" "features">, #mllm.edge<"prefill" "f" from "vision" "features">, #mllm.edge<"decode" "image" from "vision" "features">, #mllm.edge<"has_weights_of_its_own" "f" from "makes_both_of_two_decoders" "features">, #mllm.edge<"reads_the_features_too" "f" from "makes_both_of_two_decoders" "features">, #mllm.edge<"depends_on_another_input" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"depends_on_another_symbol" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"depends_on_weights_alone" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"has_no_product_with_a_weight" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"returns_what_it_makes" "f" from "makes_nothing_for_those_below" "features">, #mllm.edge<"takes_many_rows" "f" from "gives_a_row_for_each_token" "rows">, #mllm.edge<"takes_one_row" "f" from "gives_a_row_for_each_token" "rows">, #mllm.edge<"needs_a_symbol_of_the_features" "f" from "sums" "sums">], caches = [], bounds = []}
