@@ -22,6 +22,7 @@ from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
 from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import linear, softmax
+from mllm_compiler.reference.mllm_scan import cumsum
 from mllm_compiler.reference.tfl_coded import CODED, meant, quantize
 from mllm_compiler.reference.tfl_vision import convolution, depthwise, pooled
 
@@ -157,6 +158,11 @@ def _reduce(op: TflOp, operands: Sequence[Array], frame: Frame) -> Array:
     return np.asarray(y, x.dtype)
 
 
+def _cumsum(op: tfl.CumsumOp, operands: Sequence[Array], frame: Frame) -> Array:
+    axis = int(operands[1].reshape(-1)[0])
+    return cumsum(operands[0], axis, exclusive=bool(op.exclusive), reverse=bool(op.reverse))
+
+
 def _reshape(op: TflOp, operands: Sequence[Array], frame: Frame) -> Array:
     return operands[0].reshape(extents(op.results[0]))
 
@@ -234,6 +240,7 @@ REAL: dict[str, Meaning] = dict(
         one(tfl.FullyConnectedOp, _fully_connected),
         one(tfl.BatchMatmulOp, _batch_matmul),
         one(tfl.SoftmaxOp, _softmax),
+        one(tfl.CumsumOp, _cumsum),
         one(tfl.ReshapeOp, _reshape),
         one(tfl.TransposeOp, _transpose),
         one(tfl.ConcatenationOp, _concatenation),

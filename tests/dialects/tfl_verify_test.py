@@ -47,6 +47,8 @@ BROKEN = [
     ("C1", tfl.TransposeOp, [value(2, 3), listed(0, 0)], (2, 2), {}),
     ("C1", tfl.ConcatenationOp, [value(2), value(3)], (4,), {"axis": 0}),
     ("C2", tfl.MeanOp, [value(2, 3), listed(1)], (2,), {"keep_dims": True}),
+    ("C1", tfl.CumsumOp, [value(2, 3), listed(2)], (2, 3), {}),
+    ("C2", tfl.CumsumOp, [value(2, 3), listed(1)], (2, 2), {}),
     ("C1", tfl.GatherOp, [value(4), value(2)], (2,), {"axis": 0, "batch_dims": 0}),
     ("C1", tfl.Conv2dOp, [IMAGE, value(3, 2, 2, 3), None], (1, 3, 4, 3), WINDOW),
     ("C2", tfl.Conv2dOp, [IMAGE, FILTER, value(2)], (1, 3, 4, 3), WINDOW),

@@ -14,6 +14,47 @@ func.func @norm(%x: tensor<1x4x8xf32>, %w: tensor<8xf32>) -> tensor<1x4x8xf32> {
   func.return %y : tensor<1x4x8xf32>
 }
 
+// A length is the root of a sum of squares.
+// CHECK-LABEL: func.func @length
+func.func @length(%x: tensor<4x8xf32>) -> tensor<4xf32> {
+  // CHECK: [[SQUARE:%.+]] = tfl.mul %x, %x
+  // CHECK: [[SUM:%.+]] = tfl.sum [[SQUARE]]
+  // CHECK: tfl.sqrt [[SUM]]
+  %y = mllm.reduce l2 %x {axes = array<i64: 1>, keepdims = false} : (tensor<4x8xf32>) -> tensor<4xf32>
+  func.return %y : tensor<4xf32>
+}
+
+// The logarithm of 1 + e^x is max(x, 0) + log(1 + e^-|x|), which no x makes infinite.
+// CHECK-LABEL: func.func @softplus
+func.func @softplus(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // CHECK: [[SIZE:%.+]] = tfl.abs %x
+  // CHECK: [[NEG:%.+]] = tfl.neg [[SIZE]]
+  // CHECK: [[EXP:%.+]] = tfl.exp [[NEG]]
+  // CHECK: [[SUM:%.+]] = tfl.add [[EXP]]
+  // CHECK: [[LOG:%.+]] = tfl.log [[SUM]]
+  // CHECK: [[RELU:%.+]] = tfl.relu %x
+  // CHECK: tfl.add [[RELU]], [[LOG]]
+  %y = mllm.unary softplus %x : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  func.return %y : tensor<4x8xf32>
+}
+
+// What counts from the end counts from the start.
+// CHECK-LABEL: func.func @last
+func.func @last(%x: tensor<4x8xf32>) -> tensor<4x1xf32> {
+  // CHECK: [[AT:%.+]] = mllm.constant dense<7> : tensor<1xi32>
+  // CHECK: tfl.gather %x, [[AT]]
+  %i = mllm.constant dense<-1> : tensor<1xi64>
+  %y = mllm.gather %x, %i {axis = 1 : i64} : (tensor<4x8xf32>, tensor<1xi64>) -> tensor<4x1xf32>
+  func.return %y : tensor<4x1xf32>
+}
+
+// CHECK-LABEL: func.func @running
+func.func @running(%x: tensor<4x8xi64>) -> tensor<4x8xi64> {
+  // CHECK: tfl.cumsum %x, %{{.+}} {exclusive = true, reverse = false}
+  %y = mllm.cumsum %x {axis = 1 : i64, exclusive = true} : (tensor<4x8xi64>) -> tensor<4x8xi64>
+  func.return %y : tensor<4x8xi64>
+}
+
 // A turn of axes that have one element is a reshape; any other is a transpose.
 // CHECK-LABEL: func.func @turned
 func.func @turned(%x: tensor<1x4x8xf32>) -> (tensor<4x1x8xf32>, tensor<8x4x1xf32>) {

@@ -118,6 +118,10 @@ def cases() -> list[Case]:
         )
         for turned in (True, False)
     ]
+    made += [
+        Case(tfl.CumsumOp, (x,), (x.shape,), {1: whole(1)}, {"exclusive": e, "reverse": r})
+        for x, e, r in ((X, False, False), (X, True, True), (whole(4, 5, 6)[None], True, False))
+    ]
     made.append(Case(tfl.SoftmaxOp, (X,), (X.shape,), properties={"beta": 1.0}))
     made += [
         Case(k, (X,), ((2, 1, 4),), {1: whole(1)}, {"keep_dims": True})

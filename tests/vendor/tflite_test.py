@@ -29,11 +29,18 @@ SIZES = {
     "sequence_length": DimSpec(max=32, buckets=(1, 32)),
     "past_sequence_length": DimSpec(max=64),
 }
-DECODERS = {"tiny-llama": SIZES, "tiny-gemma3": SIZES, "tiny-gpt2": SIZES, "tiny-vlm": SIZES}
+DECODERS = {
+    "tiny-llama": SIZES,
+    "tiny-gemma3": SIZES,
+    "tiny-gpt2": SIZES,
+    "tiny-vlm": SIZES,
+    "tiny-bloom": SIZES,
+}
 OTHERS = {
     "tiny-vit": {},
     "tiny-convnext": {},
     "tiny-svtr": {},
+    "tiny-siglip": {},
     "tiny-wav2vec2": {"sequence_length": DimSpec(min=800, max=800)},
     "tiny-bert": {"sequence_length": DimSpec(max=32)},
     "tiny-whisper": {

@@ -23,7 +23,7 @@ from mllm_compiler.backends.tflite.versions import version_of
 from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp, array_of
 from mllm_compiler.dialects.tfl import PseudoQconstOp, TflOp
-from mllm_compiler.dialects.tfl.encoded import encoding
+from mllm_compiler.dialects.tfl.encoded import BITS, encoding
 from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.passes.graphs import (
     argument_names,
@@ -306,6 +306,12 @@ def _maps(names: list[str], tensors: list[int]) -> list[dict[str, Any]]:
     return [{"name": n, "tensor_index": t} for n, t in zip(names, tensors, strict=True)]
 
 
+def _form(op: TflOp) -> str:
+    """An operator, and the codes that it computes on: MUL, `MUL int8`."""
+    bits = None if op.scale is None else BITS.get(element_of(op.results[0]))
+    return op.operator() if bits is None else f"{op.operator()} int{bits}"
+
+
 def _entry(graph: FuncOp) -> Entry:
     ops = [op for op in block_of(graph).ops if isinstance(op, TflOp)]
     topology = hashlib.sha256("\n".join(str(op) for op in ops).encode())
@@ -315,6 +321,6 @@ def _entry(graph: FuncOp) -> Entry:
         inputs=inputs_of(graph),
         outputs=outputs_of(graph),
         cache=None,
-        stages=dict(Counter(op.operator() for op in ops)),
+        stages=dict(Counter(_form(op) for op in ops)),
         topology=topology.hexdigest(),
     )

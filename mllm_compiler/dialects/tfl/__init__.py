@@ -30,6 +30,7 @@ from mllm_compiler.dialects.tfl.binary import (
 )
 from mllm_compiler.dialects.tfl.linalg import (
     BatchMatmulOp,
+    CumsumOp,
     FullyConnectedOp,
     MeanOp,
     ReduceMaxOp,
@@ -123,6 +124,7 @@ OPS: list[type[Operation]] = [
     BatchMatmulOp,
     SoftmaxOp,
     MeanOp,
+    CumsumOp,
     SumOp,
     ReduceMaxOp,
     ReduceMinOp,
@@ -160,6 +162,7 @@ __all__ = [
     "ConcatenationOp",
     "Conv2dOp",
     "CosOp",
+    "CumsumOp",
     "DepthwiseConv2dOp",
     "DequantizeOp",
     "DivOp",

@@ -130,6 +130,31 @@ class MeanOp(ReducerOp):
 
 
 @irdl_op_definition
+class CumsumOp(TflOp):
+    """The sum of all elements up to each along an axis: x, axis -> y.
+
+    Exclusive leaves the element itself out; reverse sums from the end.
+
+    C1  axis is a constant, one of x.
+    C2  y has the type of x.
+    """
+
+    name = "tfl.cumsum"
+    x = operand_def(TensorType)
+    axis = operand_def(TensorType)
+    exclusive = prop_def(BoolAttr, default_value=FALSE)
+    reverse = prop_def(BoolAttr, default_value=FALSE)
+    y = result_def(TensorType)
+
+    def check_contract(self) -> None:
+        """C1 and C2."""
+        axis = listed(self.axis)
+        known = axis is not None and len(axis) == 1 and 0 <= axis[0] < len(extents(self.x))
+        check(self, 1, known, "axis is a constant, one of x")
+        check(self, 2, self.x.type == self.y.type, "y has the type of x")
+
+
+@irdl_op_definition
 class SumOp(ReducerOp):
     """The sum along some axes: x, axes -> y.
 

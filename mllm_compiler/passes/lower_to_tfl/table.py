@@ -22,6 +22,7 @@ from mllm_compiler.passes.lower_to_tfl.builder import Builder
 from mllm_compiler.passes.lower_to_tfl.rope import rope
 from mllm_compiler.passes.lowered_attention import attention, kv_append
 from mllm_compiler.passes.lowering import Lowering
+from mllm_compiler.passes.matching import made_by
 
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
@@ -76,6 +77,9 @@ REDUCE: dict[ReduceKind, type[TflOp]] = {
 }
 
 
+SQUARED = (ReduceKind.L2, ReduceKind.SUM_SQUARE)
+
+
 def activated(b: Builder, kind: UnaryKind, x: SSAValue) -> SSAValue:
     """A function of each element."""
     if kind in (UnaryKind.GELU, UnaryKind.GELU_TANH):
@@ -85,6 +89,10 @@ def activated(b: Builder, kind: UnaryKind, x: SSAValue) -> SSAValue:
         return b.mul(x, b.real(-1.0))
     if kind == UnaryKind.SILU:
         return b.mul(x, b.unary(tfl.LogisticOp, x))
+    if kind == UnaryKind.SOFTPLUS:
+        small = b.unary(tfl.ExpOp, b.unary(tfl.NegOp, b.unary(tfl.AbsOp, x)))
+        rest = b.unary(tfl.LogOp, b.add(small, b.real(1.0)))
+        return b.add(b.unary(tfl.ReluOp, x), rest)
     if kind == UnaryKind.RECIPROCAL:
         return b.binary(tfl.DivOp, b.real(1.0), x)
     return b.unary(UNARY[kind], x)
@@ -159,7 +167,14 @@ def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
 
 def _looked_up(b: Builder, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
     dims = (*extents(x)[:axis], *extents(indices), *extents(x)[axis + 1 :])
-    return b.call(tfl.GatherOp, [x, b.indices(indices)], dims, axis=axis, batch_dims=0)
+    known = made_by(indices, mllm.ConstantOp)
+    if known is None:
+        at = b.indices(indices)
+    else:
+        # TFLite does not count from the end.
+        numbers = mllm.array_of(known.value).astype(np.int32)
+        at = b.constant(np.where(numbers < 0, numbers + extents(x)[axis], numbers))
+    return b.call(tfl.GatherOp, [x, at], dims, axis=axis, batch_dims=0)
 
 
 def _layer_norm(op: mllm.LayerNormOp, b: Builder) -> SSAValue:
@@ -194,10 +209,19 @@ def _softmax(op: mllm.SoftmaxOp, b: Builder) -> SSAValue:
 
 
 def _reduce(op: mllm.ReduceOp, b: Builder) -> SSAValue:
-    dims, axes = extents(op.result), op.axis_list
+    dims, axes, kind = extents(op.result), op.axis_list, op.kind.data
     keeps = len(dims) == len(extents(op.x))
-    arguments = [op.x, b.whole(axes)]
-    return b.call(REDUCE[op.kind.data], arguments, dims, keep_dims=keeps)
+    x = b.unary(tfl.AbsOp, op.x) if kind == ReduceKind.L1 else op.x
+    x = b.mul(x, x) if kind in SQUARED else x
+    operation = REDUCE.get(kind, tfl.SumOp)
+    y = b.call(operation, [x, b.whole(axes)], dims, keep_dims=keeps)
+    return b.unary(tfl.SqrtOp, y) if kind == ReduceKind.L2 else y
+
+
+def _cumsum(op: mllm.CumsumOp, b: Builder) -> SSAValue:
+    flags = {"exclusive": bool(op.exclusive), "reverse": bool(op.reverse)}
+    axis = b.whole([op.axis.value.data])
+    return b.call(tfl.CumsumOp, [op.x, axis], extents(op.x), None, **flags)
 
 
 def _reshape(op: mllm.ReshapeOp, b: Builder) -> SSAValue:
@@ -259,6 +283,7 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.RmsNormOp: _rms_norm,
     mllm.SoftmaxOp: _softmax,
     mllm.ReduceOp: _reduce,
+    mllm.CumsumOp: _cumsum,
     mllm.RopeOp: rope,
     mllm.AttentionOp: attention,
     mllm.CrossAttnOp: attention,
