@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +41,13 @@ MODELS = {
 @lru_cache(maxsize=1)
 def lowered(name: str, recipe: str = "", soc: str = "rk3588") -> tuple[NumpyRunner, NumpyRunner]:
     """What runs a model before and after the pass; entries pad their inputs and cut results."""
-    imported = import_model(build_recipe(name, lambda line: None), dims=MODELS[name])
+    return lowered_model(build_recipe(name, lambda line: None), MODELS[name], recipe, soc)
+
+
+def lowered_model(
+    path: Path, dims: Mapping[str, DimSpec], recipe: str, soc: str
+) -> tuple[NumpyRunner, NumpyRunner]:
+    imported = import_model(path, dims=dims)
     options = {
         "infer-shapes": {"static": True},
         "bucket-shapes": {"static": True},
