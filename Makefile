@@ -74,7 +74,7 @@ clean:
 
 # A stamp: the second run does nothing; a changed C file builds the runtime again and no more.
 .venv/vendor: .venv/runtime .venv-rknn/requirements.txt
-	@echo "installing the vendors' libraries"; $(BIN)/pip install --quiet --editable '.[tflite]' && touch $@
+	@echo "installing the vendors' libraries"; $(BIN)/pip install --quiet --editable '.[qnn,tflite]' && touch $@
 
 # Rockchip's toolkit pins packages that the compiler cannot share. It asks for torch, which reading
 # ONNX needs none of: the compiler brings a stand-in.

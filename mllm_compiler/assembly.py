@@ -13,6 +13,10 @@ from mllm_compiler.backends.c.artifact import CArtifact
 from mllm_compiler.backends.c.emit import emit as emit_program
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.backends.numpy.compile import compile_module as numpy_artifact
+from mllm_compiler.backends.qnn.emit import QnnArtifact
+from mllm_compiler.backends.qnn.emit import emit as emit_qnn
+from mllm_compiler.backends.qnn.sdk import BUILD, CONTEXT, HOW, Library, libraries
+from mllm_compiler.backends.qnn.sources import sources
 from mllm_compiler.backends.rknn.compile import compile_module as compile_rknn
 from mllm_compiler.backends.rknn.emit import WEIGHTS as RKNN_WEIGHTS
 from mllm_compiler.backends.tflite.emit import TfliteArtifact
@@ -103,7 +107,7 @@ class Made:
         compatibility: What a reader must have.
     """
 
-    artifact: CArtifact | NumpyArtifact | TfliteArtifact
+    artifact: CArtifact | NumpyArtifact | QnnArtifact | TfliteArtifact
     member: str
     contents: Sequence[Content]
     plan: PlanRecord = field(default_factory=PlanRecord)
@@ -144,6 +148,22 @@ def _tflite(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     return Made(artifact, member, (text, file), PlanRecord())
 
 
+def _qnn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
+    """A context binary; without the library, the sources that Qualcomm's SDK makes one from."""
+    artifact = emit_qnn(module, store)
+    name, made = artifact.soc.name, dict[str, bytes]()
+    if libraries() is None:
+        outside.warn(f"QNN is not installed, the bundle has sources for its SDK: {HOW}")
+        made = sources(artifact.graphs)
+    else:
+        with Library(artifact.soc) as library:
+            made[f"{name}{CONTEXT}"] = library.prepare(artifact.graphs)
+    text = content_of_bytes("targets/qnn/module.mlir", f"{text_of(module)}\n".encode())
+    members = [content_of_bytes(f"targets/qnn/{file}", raw) for file, raw in made.items()]
+    made_for = Compatibility(soc=(name,), sdk={"qairt": BUILD})
+    return Made(artifact, "", (text, *members), compatibility=made_for)
+
+
 def _rknn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     built = compile_rknn(module, store, outside.samples, outside.warn)
     artifact, folder = built.artifact, "targets/rknn"
@@ -164,6 +184,7 @@ def _rknn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
 PROGRAMS: dict[str, Callable[[ModuleOp, WeightStore, Outside], Made]] = {
     "c": _c,
     "numpy": _numpy,
+    "qnn": _qnn,
     "rknn": _rknn,
     "tflite": _tflite,
 }

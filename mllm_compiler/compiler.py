@@ -296,6 +296,8 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
         return {"static": target(request.target).shapes == STATIC}
     if name == "place":
         return {"target": request.target, "fallback": request.fallback}
+    if name == "lower-to-qnn":
+        return {"soc": request.soc or ""}
     if name == "lower-to-rknn":
         return {"soc": target("rknn").soc(request.soc).name, "recipe": request.quant or ""}
     if name == "keep-values" and request.keep_values is not None:

@@ -68,6 +68,8 @@ TOLERANCES: dict[str, float] = {
     "encode-tfl": math.inf,
     "host-first": 0.0,
     "lower-to-neuron": ROUNDING,
+    "lower-to-qnn": 1e-3,
+    "encode-qnn": math.inf,
     "plan-memory": 0.0,
 }
 """The largest relative error that each pass promises; `--validate` holds it to that."""
@@ -164,8 +166,10 @@ LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
 LOWER_NEURON = Stage(
     ("lower-to-tfl", "host-first"), "every op is an operator that MediaTek's plugin takes"
 )
+LOWER_QNN = Stage(("lower-to-qnn",), "every op is an operator of QNN")
 LOWER_RKNN = Stage(("lower-to-rknn",), "every op is an operator of Rockchip's toolkit")
 ENCODE: dict[str, Stage] = {
+    "qnn": Stage(("encode-qnn",), "values are halves, or codes that a recipe asks for"),
     "rknn": Stage((), "values are real: the toolkit gives them codes, from samples"),
     "tflite": Stage(("encode-tfl",), "values between operators have codes where a recipe says so"),
 }
@@ -180,11 +184,12 @@ PIPELINES: dict[str, tuple[Stage, ...]] = {
     "c": (SHAPES, LIFT, FUSE, BUCKET, PLACE, SPLIT, LOWER, PLAN),
     "tflite": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_TFL),
     "neuron": (SHAPES, LIFT, FUSE, TANH_GELU, BUCKET, PLACE, LOWER_NEURON),
+    "qnn": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_QNN, ENCODE["qnn"]),
     "rknn": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_RKNN),
 }
 """Pipelines by name; those of targets have the target's name."""
 
-TARGETS = ("c", "numpy", "rknn", "tflite")
+TARGETS = ("c", "numpy", "qnn", "rknn", "tflite")
 """The backends that `--target` names."""
 
 
@@ -213,7 +218,7 @@ def pass_names(
             names += [*pruning, *(QUANTISE.passes if quantised else ())]
         if stage is FUSE and quantised:
             names += CACHE.passes
-    if quantised and pipeline in ENCODE:
+    if quantised and pipeline in ENCODE and ENCODE[pipeline] not in PIPELINES[pipeline]:
         names += ENCODE[pipeline].passes
     if not kept:
         return tuple(names)

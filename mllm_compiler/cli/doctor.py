@@ -34,6 +34,10 @@ REQUIRED = (
 """Packages without which the compiler does not work."""
 
 OPTIONAL = {
+    "onnxruntime-qnn": (
+        "compiling and running for the target qnn",
+        "pip install 'mllm-compiler[qnn]'",
+    ),
     "ai-edge-litert": (
         "running bundles of the target tflite",
         "pip install 'mllm-compiler[tflite]'",

@@ -20,6 +20,7 @@ DIALECTS = {
     "tfl": ("mllm_compiler.dialects.tfl", "Tfl"),
     "neuron": ("mllm_compiler.dialects.neuron", "Neuron"),
     "rknn": ("mllm_compiler.dialects.rknn", "Rknn"),
+    "qnn": ("mllm_compiler.dialects.qnn", "Qnn"),
     "hal": ("mllm_compiler.dialects.hal", "Hal"),
 }
 """The module and the name of each dialect."""

@@ -16,7 +16,7 @@ from xdsl.irdl import (
 )
 from xdsl.utils.hints import isa
 
-from mllm_compiler.dialects import mllm, neuron, rknn, tfl
+from mllm_compiler.dialects import mllm, neuron, qnn, rknn, tfl
 from mllm_compiler.dialects.cpu import KERNEL_OPS
 from mllm_compiler.dialects.mllm import kinds
 
@@ -32,6 +32,7 @@ its meaning is the standard's own |
 | `cpu` | one op for each kernel of the C runtime |
 | `tfl` | one op for each operator of TFLite |
 | `neuron` | one op for each operation of a network that LiteRT's plugin for MediaTek makes |
+| `qnn` | one op for each operator of QNN that HTP runs |
 | `rknn` | one op for each operator of ONNX that Rockchip's toolkit takes as its own |
 
 A tensor whose shape is not static carries one expression a dimension, over symbols that the
@@ -69,6 +70,19 @@ operand). Shapes are static, images are [batch, height, width, channels].
 | op | | contract |
 |---|---|---|"""
 
+QNN_HEAD = """
+## qnn
+
+Each op is one operator of QNN, named and parametrised as Qualcomm's definitions do: `qnn.mat_mul`
+is `MatMul` (`qnn.static_tensor` is none: codes and what they mean are one tensor). Shapes are
+static, images are [batch, height, width, channels]. Codes of a result mean
+`scale (code - zero_point)`; both stand on the op that makes it. Constraint C0 of every op: its
+element types are a form that the HTP of the graph's chip has, as
+`mllm_compiler/dialects/qnn/htp.toml` lists them; HTP computes f32 in halves.
+
+| op | | contract |
+|---|---|---|"""
+
 RKNN_HEAD = f"""
 ## rknn
 
@@ -86,7 +100,7 @@ def dialect_page() -> str:
         text += [*_op(op), ""]
     text += ["### Kinds", "", *_kinds(), "", "### Attributes", "", *_attributes(), CPU_HEAD]
     text += [*_kernels(), TFL_HEAD, *_operators(tfl.OPS), NEURON_HEAD, *_operators(neuron.OPS)]
-    text += [RKNN_HEAD, *_standard()]
+    text += [QNN_HEAD, *_operators(qnn.OPS), RKNN_HEAD, *_standard()]
     return "\n".join(text).rstrip("\n") + "\n"
 
 

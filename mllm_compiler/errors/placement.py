@@ -66,4 +66,13 @@ CODES: dict[str, ErrorCode] = {
         "rk3588?)",
         remedy="Name a chip that [docs/hal.md](hal.md) lists, or take a recipe of another form.",
     ),
+    "MLC-R008": ErrorCode(
+        title="A chip lacks an operator on the values that it would have",
+        exit=3,
+        cause="A vendor's processor has each operator on some element types, and a newer one on "
+        "more.",
+        example="/encoder/Add: error: 'qnn.element_wise_add' C0: HTP has halves from v69 on, this "
+        "is v68 [MLC-R008] (give another recipe, or another --soc)",
+        remedy="Give a recipe whose `[values]` are what the chip has, or compile for another chip.",
+    ),
 }

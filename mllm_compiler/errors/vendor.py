@@ -44,5 +44,13 @@ CODES: dict[str, ErrorCode] = {
         remedy="Change the op in the model, its sizes above all. The support table is wrong for "
         "them: please report it.",
     ),
+    "MLC-V005": ErrorCode(
+        title="A vendor's library has another version than is needed",
+        exit=4,
+        cause="Layouts, support tables and artifacts are those of one build of the library.",
+        example="qnn: error: QNN v2.50.0 is installed, v2.51.0 is needed [MLC-V005] (pip install "
+        "onnxruntime-qnn==2.7.0)",
+        remedy="Install the version that the line names, or compile the model again with this one.",
+    ),
 }
 """The codes, by name."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from mllm_compiler.backends.numpy.runner import NumpyRunner
+from mllm_compiler.backends.qnn.runner import QnnRunner
 from mllm_compiler.backends.rknn.runner import RknnRunner
 from mllm_compiler.backends.runner import Runner
 from mllm_compiler.backends.tflite.runner import TfliteRunner
@@ -24,6 +25,7 @@ Array = NDArray[np.generic]
 
 RUNNERS: dict[str, type[Runner]] = {
     "numpy": NumpyRunner,
+    "qnn": QnnRunner,
     "rknn": RknnRunner,
     "tflite": TfliteRunner,
 }

@@ -21,6 +21,8 @@ class Soc:
         either: Those that it gives to one or the other, by their shape.
         measured: Whether the vendor's compiler was seen to do so.
         sdk: The vendor's kit that knows it.
+        model: The vendor's number of it.
+        arch: The version of its processor.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Soc:
     either: tuple[str, ...] = ()
     measured: bool = False
     sdk: str = ""
+    model: int = 0
+    arch: int = 0
 
     def check_form(self, form: str, where: str) -> None:
         """Refuses a form that the chip lacks.
@@ -55,6 +59,8 @@ def soc_of(name: str, table: Mapping[str, Any]) -> Soc:
         either=tuple(table.get("either", ())),
         measured=bool(table.get("measured", False)),
         sdk=table.get("sdk", ""),
+        model=int(table.get("model", 0)),
+        arch=int(table.get("arch", 0)),
     )
 
 

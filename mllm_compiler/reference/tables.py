@@ -16,6 +16,7 @@ TABLES = {
     "mllm": ("mllm_compiler.reference.mllm", "MEANINGS"),
     "onnx": ("mllm_compiler.reference.onnx", "MEANINGS"),
     "cpu": ("mllm_compiler.reference.cpu", "MEANINGS"),
+    "qnn": ("mllm_compiler.reference.qnn", "MEANINGS"),
     "tfl": ("mllm_compiler.reference.tfl", "MEANINGS"),
     "neuron": ("mllm_compiler.reference.neuron", "MEANINGS"),
     "rknn": ("mllm_compiler.reference.rknn", "MEANINGS"),

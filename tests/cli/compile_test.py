@@ -50,6 +50,13 @@ BY_ALL = {
     "tiny-wav2vec2": "'div' has no i64 kernel",
 }
 LACKED = {
+    "qnn": {
+        **BY_ALL,
+        "tiny-bloom": "'mllm.cumsum' has no home",
+        "tiny-mamba": "'softplus' has no f32 kernel",
+        "tiny-siglip": "'l2' has no f32 kernel",
+        "tiny-vlm": "no kernel for rank 6",
+    },
     "rknn": {
         **BY_ALL,
         "tiny-bloom": "'mllm.cumsum' has no home",

@@ -19,6 +19,7 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import Cost, Limit, Rule, Target, cost_of, target, target_names, target_of
 from mllm_compiler.passes.fused_parts import PARTS
 from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
+from mllm_compiler.passes.lower_to_qnn.table import LOWERINGS as QNN_LOWERINGS
 from mllm_compiler.passes.lower_to_rknn.table import LOWERINGS as RKNN_LOWERINGS
 from mllm_compiler.passes.lower_to_tfl.table import LOWERINGS as TFL_LOWERINGS
 from mllm_compiler.passes.lowering import Lowering
@@ -34,13 +35,14 @@ DATA = {"mllm.weight", "mllm.constant"}
 
 
 def test_the_targets_are_the_folders() -> None:
-    assert target_names() == ("c", "neuron", "numpy", "rknn", "tflite")
+    assert target_names() == ("c", "neuron", "numpy", "qnn", "rknn", "tflite")
     with pytest.raises(KeyError):
         target("npu")
 
 
 @pytest.mark.parametrize(
-    ("name", "lowerings"), [("tflite", TFL_LOWERINGS), ("rknn", RKNN_LOWERINGS)]
+    ("name", "lowerings"),
+    [("tflite", TFL_LOWERINGS), ("rknn", RKNN_LOWERINGS), ("qnn", QNN_LOWERINGS)],
 )
 def test_the_table_of_a_vendor_lists_exactly_what_can_be_lowered(
     name: str, lowerings: Mapping[type[Operation], Lowering]

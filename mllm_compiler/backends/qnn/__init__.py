@@ -1,0 +1,1 @@
+"""The target `qnn`: Qualcomm's HTP, as a context binary that its library prepares."""

@@ -1,0 +1,147 @@
+"""Models as context binaries: the emulator computes what the qnn dialect and mllm mean."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from mllm_compiler.backends.qnn.emit import QnnArtifact, emit
+from mllm_compiler.backends.qnn.graph import GraphFacts
+from mllm_compiler.backends.qnn.sdk import BUILD, Library
+from mllm_compiler.dialects import make_context
+from mllm_compiler.importer import DimSpec, import_model
+from mllm_compiler.pass_run import run_passes
+from mllm_compiler.passes.graphs import argument_names, graphs, pipeline_of, result_names
+from mllm_compiler.pipelines import pass_class, pass_names
+from mllm_compiler.recipes import build_recipe
+from mllm_compiler.reference import run_function
+from mllm_compiler.validate import seeded_inputs
+from mllm_compiler.weights import WeightStore
+
+pytestmark = pytest.mark.vendor
+SIZES = {
+    "sequence_length": DimSpec(max=32, buckets=(1, 32)),
+    "past_sequence_length": DimSpec(max=64),
+}
+MODELS = {
+    "tiny-llama": SIZES,
+    "tiny-gemma3": SIZES,
+    "tiny-vit": {},
+    "tiny-convnext": {},
+    "tiny-whisper": {
+        "decoder_sequence_length": DimSpec(max=4, buckets=(1, 4)),
+        "past_decoder_sequence_length": DimSpec(max=16),
+    },
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model as mllm and as qnn ops, and its context binary."""
+
+    mllm: ModuleOp
+    qnn: ModuleOp
+    store: WeightStore
+    artifact: QnnArtifact
+    binary: bytes
+
+
+@lru_cache(maxsize=2)
+def made(name: str, soc: str = "sm8650") -> Made:
+    imported = import_model(build_recipe(name, lambda line: None), dims=MODELS.get(name, {}))
+    options = {
+        "infer-shapes": {"static": True},
+        "bucket-shapes": {"static": True},
+        "place": {"target": "qnn"},
+        "lower-to-qnn": {"soc": soc},
+    }
+    module, context = imported.module, make_context(imported.store)
+    names = pass_names("qnn")
+    at = names.index("lower-to-qnn")
+    run_passes(module, [pass_class(p)(**options.get(p, {})) for p in names[:at]], context)
+    before = module.clone()
+    run_passes(module, [pass_class(p)(**options.get(p, {})) for p in names[at:]], context)
+    module.verify()
+    artifact = emit(module, imported.store)
+    with Library(artifact.soc) as library:
+        binary = library.prepare(artifact.graphs)
+    return Made(before, module, imported.store, artifact, binary)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_emulator_gives_what_the_model_gives(name: str) -> None:
+    """Beside the reference of the qnn dialect, and that of mllm, which the tests hold to ONNX."""
+    for want, meant, got in answers(made(name)):
+        assert cosine(got, meant) > 0.99999
+        assert cosine(got, want) > 0.99999
+
+
+@pytest.mark.slow
+def test_a_real_encoder_gives_what_it_gave() -> None:
+    """The whole of DINOv2-S in halves, twelve blocks behind one another."""
+    for want, meant, got in answers(made("dinov2-s14")):
+        assert cosine(got, meant) > 0.9999
+        assert cosine(got, want) > 0.9999
+
+
+def test_the_library_reads_back_what_was_emitted() -> None:
+    """libQnnSystem, which shares no code of ours, names chip, graphs, inputs and outputs."""
+    model = made("tiny-llama")
+    with Library(model.artifact.soc) as library:
+        facts = library.describe(model.binary)
+    assert (facts.build, facts.soc_model) == (BUILD, 57)
+    assert [graph.name for graph in facts.graphs] == ["decoder_1", "decoder_32"]
+    for graph, read in zip(graphs(model.qnn), facts.graphs, strict=True):
+        assert ports(read, "inputs") == set(argument_names(graph))
+        assert ports(read, "outputs") == set(result_names(graph))
+    ids = next(p for p in facts.graphs[1].inputs if p.name == "input_ids")
+    assert (ids.element, ids.dims) == ("i32", (1, 32))
+    key = next(p for p in facts.graphs[0].outputs if p.name == "present.0.key")
+    assert (key.element, key.dims) == ("f32", (1, 2, 65, 8))
+
+
+@pytest.mark.parametrize("soc", ["sm8450", "sm8550", "sm8750", "sm8850"])
+def test_every_chip_has_its_own_binary(soc: str) -> None:
+    model = made("tiny-vit", soc)
+    with Library(model.artifact.soc) as library:
+        assert library.describe(model.binary).soc_model == model.artifact.soc.model
+    for _, meant, got in answers(model):
+        assert cosine(got, meant) > 0.99999
+
+
+def test_the_same_model_gives_the_same_bytes() -> None:
+    model = made("tiny-vit")
+    with Library(model.artifact.soc) as library:
+        assert library.prepare(model.artifact.graphs) == model.binary
+
+
+def ports(graph: GraphFacts, side: str) -> set[str]:
+    return {port.name for port in getattr(graph, side)}
+
+
+def answers(model: Made) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Of every result: what mllm means, what qnn means, what the emulator gives."""
+    found = []
+    with Library(model.artifact.soc) as library:
+        library.load(model.binary)
+        for graph in graphs(model.mllm):
+            name = graph.sym_name.data
+            inputs = seeded_inputs(graph, pipeline_of(model.mllm))
+            want = run_function(model.mllm, name, inputs, model.store)
+            narrow = {
+                k: v.astype(np.int32) if v.dtype == np.int64 else v for k, v in inputs.items()
+            }
+            meant = run_function(model.qnn, name, narrow, model.store)
+            got = library.run(name, narrow)
+            assert want.keys() == meant.keys() == got.keys()
+            found += [(want[k], meant[k], got[k]) for k in want]
+    return found
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    x, y = (v.reshape(-1).astype(np.float64) for v in (a, b))
+    return float(x @ y / np.sqrt((x @ x) * (y @ y)))
