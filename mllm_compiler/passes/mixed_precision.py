@@ -1,6 +1,6 @@
 """Which products take more bits: those whose codes move the results most, in a budget.
 
-Each product is quantised by itself on a sample, and the graph computed from there on; how far the
+Each product is quantised by itself on samples, and the graph computed from there on; how far the
 results move is its sensitivity. More bits are given where they take away most, until the average
 of a recipe is used up. With b more bits a code's squared error is 4^-b of what it was. A product
 whose weight an earlier graph quantised has the bits that it got there: it is stored once.
@@ -27,8 +27,11 @@ from mllm_compiler.quantisation.recipe import Format, Mixed
 from mllm_compiler.quantisation.sensitivity import Option, assign
 from mllm_compiler.reference import Array, Frame, meaning_of
 from mllm_compiler.reference.mllm_linear import linear, log_sum_exp
+from mllm_compiler.weights import WeightStore
 
 LOGITS = "logits"
+ROWS = 512
+"""Samples are taken until their results have so many rows together: a transcript has few."""
 
 
 def with_more_bits(
@@ -46,7 +49,7 @@ def with_more_bits(
         sites: Its products.
         base: The format of those that may take more bits.
         mixed: How many bits those take, and all on average; the head does not count.
-        samples: Inputs of the graph, of which the first is taken.
+        samples: Inputs of the graph, of which the first ones are taken.
         weights: Finds the matrices.
 
     Returns:
@@ -64,7 +67,7 @@ def with_more_bits(
     ]
     free = [site for site in counted if site.format is base]
     larger = {site.op: site.of_format(more) for site in free}
-    losses = sensitivities(graph, free, samples[0], weights)
+    losses = sensitivities(graph, free, samples, weights)
     shrink = 4.0 ** (base.bits - mixed.bits)
     table: dict[str, list[Option]] = {}
     for at, site in enumerate(counted):
@@ -94,29 +97,57 @@ def _as_before(site: Site, base: Format, more: Format, weights: WeightCodes) -> 
 
 
 def sensitivities(
-    graph: FuncOp, sites: Sequence[Site], sample: Mapping[str, Array], weights: WeightCodes
+    graph: FuncOp,
+    sites: Sequence[Site],
+    samples: Sequence[Mapping[str, Array]],
+    weights: WeightCodes,
 ) -> dict[LinearOp, float]:
     """How far a graph's results move where one product alone is quantised.
 
     It is the divergence of the distributions where there are logits, else the squared error of the
-    first result as a part of its square.
+    first result as a part of its square; the mean over rows.
     """
     if not sites:
         return {}
     names, outputs = result_names(graph), return_of(graph).operands
     result = outputs[names.index(LOGITS) if LOGITS in names else 0]
     distance = divergence if LOGITS in names else relative_square
-    frame = Samples.of(graph, [sample], weights.store, ()).frames[0]
-    for op in block_of(graph).ops:
-        _compute(op, frame, {})
+    frames = _computed(graph, samples, result, weights.store)
+    rows = [_rows(frame.values[result]) for frame in frames]
     found: dict[LinearOp, float] = {}
     for site in sites:
         assert site.grid is not None
         matrix = mse_clipped(weights.matrix(site.weight), site.grid).dequantised()
-        moved = _recomputed(graph, site.op, matrix, frame, result)
-        found[site.op] = distance(frame.values[result], moved.get(result, frame.values[result]))
+        total = 0.0
+        for frame, count in zip(frames, rows, strict=True):
+            moved = _recomputed(graph, site.op, matrix, frame, result)
+            real = frame.values[result]
+            total += count * distance(real, moved.get(result, real))
+        found[site.op] = total / sum(rows)
         weights.store.release()
     return found
+
+
+def _computed(
+    graph: FuncOp, samples: Sequence[Mapping[str, Array]], result: SSAValue, store: WeightStore
+) -> list[Frame]:
+    """The values of a graph for the first samples, as many as give `ROWS` rows of a result."""
+    frames: list[Frame] = []
+    left = ROWS
+    for sample in samples:
+        frame = Samples.of(graph, [sample], store, ()).frames[0]
+        for op in block_of(graph).ops:
+            _compute(op, frame, {})
+        frames.append(frame)
+        left -= _rows(frame.values[result])
+        if left <= 0:
+            break
+    return frames
+
+
+def _rows(result: Array) -> int:
+    """The rows of a result, one at least."""
+    return max(1, prod(result.shape[:-1]))
 
 
 def _recomputed(

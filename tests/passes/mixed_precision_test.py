@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from mllm_compiler.dialects import make_context, mllm
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes import mixed_precision
 from mllm_compiler.passes.graphs import graphs
 from mllm_compiler.passes.mixed_precision import sensitivities
 from mllm_compiler.passes.mlp_parts import take_mlps_apart
@@ -49,7 +50,7 @@ def test_a_sensitivity_is_that_of_the_graph_with_one_product_quantised(tmp_path:
     take_mlps_apart(graph)
     weights = WeightCodes(store)
     sites = sites_of(graph, read_recipe(recipe_of(tmp_path, BASE)), weights)[:-1]
-    found = sensitivities(graph, sites, inputs, weights)
+    found = sensitivities(graph, sites, [inputs], weights)
     assert len(found) == 14
     for site in (sites[0], sites[6], sites[13]):
         assert site.weight.weight_name is not None
@@ -60,6 +61,21 @@ def test_a_sensitivity_is_that_of_the_graph_with_one_product_quantised(tmp_path:
         QuantiseLinears(recipe=recipe_of(tmp_path, text)).apply(make_context(alone_store), alone)
         got = run_function(alone, "decoder", inputs, alone_store)["logits"]
         np.testing.assert_allclose(found[site.op], divergence(real, got), rtol=1e-2, atol=1e-9)
+
+
+def test_samples_are_taken_until_their_results_have_rows_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, store = llama()
+    samples = [llama_inputs(module, past=0, tokens=n, seed=n) for n in (6, 2, 5)]
+    graph, weights = graphs(module)[0], WeightCodes(store)
+    take_mlps_apart(graph)
+    site = sites_of(graph, read_recipe(recipe_of(tmp_path, BASE)), weights)[0]
+    (six, two, _) = (sensitivities(graph, [site], [s], weights)[site.op] for s in samples)
+    monkeypatch.setattr(mixed_precision, "ROWS", 7)
+    found = sensitivities(graph, [site], samples, weights)[site.op]
+    assert np.isclose(found, (6 * six + 2 * two) / 8)
+    assert six != two
 
 
 def mixed(folder: Path, average: float) -> tuple[ModuleOp, WeightStore]:
@@ -112,7 +128,7 @@ def test_what_was_measured_is_kept_beside_what_became_of_a_product(tmp_path: Pat
     graph, weights = graphs(module)[0], WeightCodes(store)
     take_mlps_apart(graph)
     sites = sites_of(graph, read_recipe(recipe_of(tmp_path, BASE)), weights)[:-1]
-    losses = [*sensitivities(graph, sites, inputs, weights).values()]
+    losses = [*sensitivities(graph, sites, [inputs], weights).values()]
     chosen, _ = mixed(tmp_path, 7.5)
     kept = [product.loss for product in quantised_products(chosen)]
     assert kept == [*losses, None]
@@ -125,7 +141,7 @@ def test_no_choice_that_fits_loses_less(tmp_path: Path) -> None:
     graph, weights = graphs(module)[0], WeightCodes(store)
     take_mlps_apart(graph)
     sites = sites_of(graph, read_recipe(recipe_of(tmp_path, BASE)), weights)[:-1]
-    losses = np.array([*sensitivities(graph, sites, inputs, weights).values()])
+    losses = np.array([*sensitivities(graph, sites, [inputs], weights).values()])
     counts = np.array([np.prod(site.weight.value.dims) for site in sites])
     choices = np.array(list(product((0, 1), repeat=len(sites))))
     fits = choices @ (4 * counts) + 6 * counts.sum() <= 7.5 * counts.sum()
