@@ -169,7 +169,9 @@ class _Graph:
         form, x = site.format, site.op.x
         if form.method != GPTQ:
             return CHOOSE[form.method]
-        return lambda weight, grid: gptq(weight, self.samples.gram(x), grid, sweeps=form.sweeps)
+        return lambda weight, grid: gptq(
+            weight, self.samples.gram(x), grid, damping=form.damping, sweeps=form.sweeps
+        )
 
     def _put(
         self,

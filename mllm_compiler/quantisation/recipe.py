@@ -7,6 +7,7 @@ before them for the products that it names, the first that fits. Built-in ones l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -53,6 +54,8 @@ class Format:
         activations: `float`, `dynamic` (a scale for each token, and, with blocks, for each block
             of it) or `static` (one scale, from calibration data).
         method: How codes are chosen.
+        damping: What gptq adds to the second moments of inputs, as a part of their mean: the
+            fewer rows it sees, the more.
         sweeps: How often gptq goes over its codes and scales once more.
         correct_bias: Whether a bias takes back the mean error on calibration data.
     """
@@ -62,6 +65,7 @@ class Format:
     symmetric: bool = True
     activations: str = FLOAT
     method: str = NEAREST
+    damping: float = 0.01
     sweeps: int = 0
     correct_bias: bool = False
 
@@ -85,6 +89,8 @@ class Format:
                 return fault
         if self.block_size is not None and self.block_size < 1:
             return "block_size", "a block has at least 1 input", "write 32, 64 or 128"
+        if not 0 < self.damping < math.inf:
+            return "damping", f"{self.damping} is no part of a mean", "write 0.01 or more"
         if self.sweeps < 0:
             return "sweeps", f"{self.sweeps} is no number of rounds", "write 0 or more"
         if self.bits >= HALF and self.activations != FLOAT:

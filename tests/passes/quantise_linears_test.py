@@ -279,10 +279,12 @@ def test_gptq_is_given_the_moments_of_what_the_quantised_products_before_give(
     first, second = (weight_of(module, store, f"{n}.weight") for n in ("first", "second"))
     rows = np.concatenate([x[0].astype(np.float64) for x in inputs])
     grid = Grid(bits=4, block_size=8, symmetric=False)
-    matrix = gptq(first, rows.T @ rows, grid).dequantised().astype(np.float64)
+    matrix = gptq(first, rows.T @ rows, grid, damping=0.3).dequantised().astype(np.float64)
     seen = rounded_rows(rows, 8) @ matrix.T
-    expected = gptq(second, seen.T @ seen, grid)
-    text = "[linears]\nbits = 4\nblock_size = 8\nsymmetric = false\nmethod = 'gptq'\n"
+    expected = gptq(second, seen.T @ seen, grid, damping=0.3)
+    text = (
+        "[linears]\nbits = 4\nblock_size = 8\nsymmetric = false\nmethod = 'gptq'\ndamping = 0.3\n"
+    )
     recipe = recipe_of(tmp_path, f"{text}activations = 'dynamic'\n")
     quantised(module, store, recipe, samples(tmp_path, *inputs))
     codes = weight_of(module, store, "second.weight").astype(np.uint8)

@@ -100,6 +100,20 @@ def test_every_step_lowers_the_loss(grid: Grid) -> None:
     assert steps[4] < steps[2]
 
 
+def test_damping_keeps_few_rows_from_being_learnt_by_heart() -> None:
+    """Codes for 40 rows of 80 inputs, held to the moments of 4,000 others of the same kind."""
+    random = np.random.default_rng(6)
+    weight = random.standard_normal((24, 80)).astype(np.float32)
+    mix = random.standard_normal((80, 80)) * np.geomspace(1, 0.05, 80)
+    few, many = (random.standard_normal((rows, 80)) @ mix.T for rows in (40, 4000))
+    grid, truth = Grid(bits=4, block_size=16, symmetric=False), many.T @ many
+    seen = few.T @ few
+    losses = [loss(weight, truth, gptq(weight, seen, grid, damping=d)) for d in (1e-4, 0.01, 0.3)]
+    assert losses[2] < 0.8 * losses[1] < 0.8 * losses[0]
+    codes = [gptq(weight, truth, grid, damping=d) for d in (0.01, 0.3)]
+    assert loss(weight, truth, codes[0]) < loss(weight, truth, codes[1])
+
+
 def test_descent_from_gptq_is_near_the_best_codes_of_all() -> None:
     """Six columns of two bits: 4,096 code words a row, tried one and all."""
     weight, hessian = layer(20, 6, seed=4)

@@ -148,6 +148,10 @@ def test_one_block_is_no_block_and_halves_have_no_grid() -> None:
             "[linears]\nbits = 8\nactivations = 'dynamic'\n[values]\nbits = 8\n",
             "values: error: what products read has codes already, as [linears] says",
         ),
+        (
+            "[linears]\nbits = 4\ndamping = 0.0\n",
+            "linears.damping: error: 0.0 is no part of a mean",
+        ),
         ("[linears]\nbits = 4\nsweeps = -1\n", "linears.sweeps: error: -1 is no number of rounds"),
         ("[linears]\nbits = 4\n[calibration]\ntokens = 0\n", "calibration.tokens: error: 0 is too"),
         (
