@@ -19,9 +19,11 @@ from mllm_compiler.backends.qnn.sdk import BUILD, CONTEXT, HOW, Library, librari
 from mllm_compiler.backends.qnn.sources import sources
 from mllm_compiler.backends.rknn.compile import compile_module as compile_rknn
 from mllm_compiler.backends.rknn.emit import WEIGHTS as RKNN_WEIGHTS
+from mllm_compiler.backends.tflite import device as tflite
 from mllm_compiler.backends.tflite.emit import TfliteArtifact
 from mllm_compiler.backends.tflite.emit import emit as emit_tflite
 from mllm_compiler.bundle.config import config_of, text_contents
+from mllm_compiler.bundle.device_block import DeviceBlock, GraphPlan, Sdk
 from mllm_compiler.bundle.manifest import (
     Compatibility,
     EntryRecord,
@@ -35,7 +37,14 @@ from mllm_compiler.bundle.manifest import (
 from mllm_compiler.bundle.writer import Content, content_of_bytes
 from mllm_compiler.dialects.printing import text_of
 from mllm_compiler.importer import ModelSpec
-from mllm_compiler.passes.graphs import graphs, pipeline_of
+from mllm_compiler.passes.graphs import (
+    callees,
+    device_functions,
+    devices_in,
+    fallback_of,
+    graphs,
+    pipeline_of,
+)
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.weights import WeightStore
 
@@ -74,6 +83,8 @@ def assemble(
     """
     made = PROGRAMS[target](module, store, outside)
     artifact = made.artifact
+    devices = {name: PROGRAMS_OF_DEVICES[name](module, store) for name in devices_in(module)}
+    sides = [made, *devices.values()]
     served = {g.sym_name.data: g for g in graphs(module)}
     entries = [served_entry(entry, served[entry.name]) for entry in artifact.entries]
     pipeline = {"edges": edges_of(module), "caches": caches_of(module)}
@@ -81,14 +92,19 @@ def assemble(
     contents = [
         content_of_bytes("config.json", canonical(config)),
         *text_contents(spec),
-        *made.contents,
+        *(content for side in sides for content in side.contents),
+        *(_block(name, side, module).content(name) for name, side in devices.items()),
     ]
     manifest = Manifest(
         name=spec.name,
-        targets=(target,),
+        targets=tuple(sorted((target, *devices))),
         entries={entry.name: _entry(entry) for entry in entries},
-        topology={e.name: Topology(sha256=e.topology, ops=e.stages) for e in artifact.entries},
-        weights=tuple(weight_record(weight, made.member) for weight in artifact.weights),
+        topology={
+            e.name: Topology(sha256=e.topology, ops=e.stages)
+            for side in sides
+            for e in side.artifact.entries
+        },
+        weights=tuple(weight_record(w, s.member) for s in sides for w in s.artifact.weights),
         plan=made.plan,
         compatibility=made.compatibility,
     )
@@ -189,6 +205,33 @@ PROGRAMS: dict[str, Callable[[ModuleOp, WeightStore, Outside], Made]] = {
     "tflite": _tflite,
 }
 """What each target makes of a module."""
+
+
+def _tflite_functions(module: ModuleOp, store: WeightStore) -> Made:
+    artifact = emit_tflite(module, store)
+    file = Content(tflite.MEMBER, artifact.size, lambda: artifact.stream(store))
+    return Made(artifact, tflite.MEMBER, (file,))
+
+
+PROGRAMS_OF_DEVICES: dict[str, Callable[[ModuleOp, WeightStore], Made]] = {
+    "tflite": _tflite_functions,
+}
+"""What each device makes of the functions that it runs for the target `c`."""
+
+SDKS: dict[str, Sdk] = {"tflite": Sdk(name=tflite.SDK[0], version=tflite.SDK[1])}
+"""The library that runs them."""
+
+
+def _block(device: str, made: Made, module: ModuleOp) -> DeviceBlock:
+    """What a device must be, and what was placed on it."""
+    own = {function.sym_name.data for function in device_functions(module, device)}
+    plans = {
+        graph.sym_name.data: GraphPlan(calls=tuple(calls), fallback=fallback_of(graph))
+        for graph in graphs(module)
+        if (calls := [name for name in callees(graph) if name in own])
+    }
+    members = tuple(content.name for content in made.contents)
+    return DeviceBlock(sdk=SDKS[device], members=members, graphs=plans)
 
 
 def edges_of(module: ModuleOp) -> list[list[str]]:

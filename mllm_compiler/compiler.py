@@ -28,6 +28,7 @@ from mllm_compiler.hal import STATIC, target
 from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
 from mllm_compiler.passes.lower_to_rknn import asked_by
+from mllm_compiler.passes.place import check_graphs
 from mllm_compiler.passes.quantised_caches import quantised_caches
 from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
@@ -38,6 +39,7 @@ from mllm_compiler.pipelines import (
     QUANTISE,
     TOLERANCES,
     check_pass,
+    check_places,
     check_target,
     check_values,
     pass_class,
@@ -77,6 +79,7 @@ class Request:
         soc: The chip, of a target that has some; without one the target's first.
         quant: The recipe that it is quantised by; without one it is not.
         prune: Passes that prune, `drop-tokens{after=2 keep=196}`, separated by commas.
+        places: The device that a graph runs on instead, by the graph's name.
         fallback: Where operations may run that the target cannot; `none` refuses them.
         stop_after: The last pass; no artifact is made then.
         simplify: Whether onnxsim runs first.
@@ -95,6 +98,7 @@ class Request:
     soc: str | None = None
     quant: str | None = None
     prune: str = ""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
     fallback: str = "none"
     stop_after: str | None = None
     simplify: bool = False
@@ -157,15 +161,17 @@ def compile_model(
     start = time.perf_counter()
     check_target(request.target, "--target")
     _check_soc(request)
+    devices = check_places(request.places, request.target, "--place")
     recipe = None if request.quant is None else read_recipe(request.quant)
     if recipe is not None and recipe.values is not None:
         check_values(request.target, recipe.name)
     pruning = _pruning(request)
-    names = _names(request, tuple(pruning))
+    names = _names(request, tuple(pruning), devices)
     if request.output is not None and request.stop_after is None:
         check_output(request.output)
     step("importing")
     imported = import_model(request.model, dims=request.dims, simplify=request.simplify)
+    check_graphs(imported.module, request.places)
     if request.output is not None and request.stop_after is None:
         check_size(imported.store.nbytes, request.output)
     validator = Validator(imported.store, TOLERANCES, _samples(request, imported, warn))
@@ -275,11 +281,13 @@ def _samples(
         return samples_of(Path(folder), imported.module)
 
 
-def _names(request: Request, pruning: Sequence[str]) -> tuple[str, ...]:
+def _names(request: Request, pruning: Sequence[str], devices: Sequence[str]) -> tuple[str, ...]:
     """The passes to run."""
     quantised = request.quant is not None
     kept = request.keep_values is not None
-    names = pass_names(request.target, pruning=pruning, quantised=quantised, kept=kept)
+    names = pass_names(
+        request.target, pruning=pruning, quantised=quantised, kept=kept, devices=devices
+    )
     if request.stop_after is None:
         return names
     if request.stop_after == IMPORT:
@@ -293,9 +301,10 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
     if name in (*QUANTISE.passes, *CACHE.passes, *ENCODING) and request.quant is not None:
         return {"recipe": request.quant}
     if name in ("infer-shapes", "bucket-shapes"):
-        return {"static": target(request.target).shapes == STATIC}
+        return _static(request)
     if name == "place":
-        return {"target": request.target, "fallback": request.fallback}
+        places = tuple(f"{graph}={device}" for graph, device in request.places.items())
+        return {"target": request.target, "fallback": request.fallback, "graphs": places}
     if name == "lower-to-qnn":
         return {"soc": request.soc or ""}
     if name == "lower-to-rknn":
@@ -305,6 +314,15 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
     if name == "split-language-model" and spec.text is not None and spec.text.embedding:
         return {"embedding": spec.text.embedding}
     return {}
+
+
+def _static(request: Request) -> dict[str, Any]:
+    """Which graphs get static shapes: all on such a target, else those on such a device."""
+    if target(request.target).shapes == STATIC:
+        return {"static": True}
+    placed = (graph for graph, name in request.places.items() if target(name).shapes == STATIC)
+    names = tuple(placed)
+    return {"static": bool(names), "graphs": names}
 
 
 def _write_c(request: Request, module: ModuleOp) -> tuple[Path, ...]:

@@ -59,6 +59,7 @@ TOLERANCES: dict[str, float] = {
     "quantise-cache": math.inf,
     "bucket-shapes": ROUNDING,
     "place": 0.0,
+    "outline-devices": 0.0,
     "split-language-model": ROUNDING,
     "share-cross-kv": 0.0,
     "keep-values": 0.0,
@@ -154,6 +155,9 @@ BUCKET = Stage(
     "a graph whose symbols have buckets is a graph of static shapes for each of them",
 )
 PLACE = Stage(("place",), "every op has a home on the target")
+OUTLINE = Stage(("outline-devices",), "what another device runs is a function that graphs call")
+"""Behind `place`, where graphs are placed on devices."""
+
 SPLIT = Stage(
     ("split-language-model", "share-cross-kv"),
     "a language model has the entries prefill and decode, which read what is made once",
@@ -174,6 +178,9 @@ ENCODE: dict[str, Stage] = {
     "tflite": Stage(("encode-tfl",), "values between operators have codes where a recipe says so"),
 }
 """By target: behind lowering, values between ops have codes where a recipe has `[values]`."""
+
+DEVICES: dict[str, Stage] = {"tflite": LOWER_TFL}
+"""By device: how functions that it runs for the target `c` are lowered, before graphs are."""
 
 PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")
 
@@ -205,15 +212,24 @@ def class_name(name: str) -> str:
 
 
 def pass_names(
-    pipeline: str, *, pruning: Sequence[str] = (), quantised: bool = False, kept: bool = False
+    pipeline: str,
+    *,
+    pruning: Sequence[str] = (),
+    quantised: bool = False,
+    kept: bool = False,
+    devices: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The passes of a pipeline in order, with those that prune and those of a recipe.
+    """The passes of a pipeline in order, with those that prune, of a recipe, and of devices.
 
     Where values are kept, they are so before the module is lowered.
     """
     names = list[str]()
     for stage in PIPELINES[pipeline]:
+        if stage is LOWER:
+            names += [name for device in devices for name in DEVICES[device].passes]
         names += stage.passes
+        if stage is PLACE and devices:
+            names += OUTLINE.passes
         if stage is LIFT:
             names += [*pruning, *(QUANTISE.passes if quantised else ())]
         if stage is FUSE and quantised:
@@ -222,7 +238,8 @@ def pass_names(
         names += ENCODE[pipeline].passes
     if not kept:
         return tuple(names)
-    at = names.index(LOWER.passes[0]) if LOWER.passes[0] in names else len(names)
+    lowers = [name for device in devices for name in DEVICES[device].passes] + [*LOWER.passes]
+    at = min((names.index(name) for name in lowers if name in names), default=len(names))
     return (*names[:at], *KEEP.passes, *names[at:])
 
 
@@ -262,6 +279,25 @@ def check_target(target: str, where: str) -> None:
             location=where,
             remedy=f"targets: {', '.join(TARGETS)}",
         )
+
+
+def check_places(places: Mapping[str, str], target: str, where: str) -> tuple[str, ...]:
+    """The devices that graphs are placed on; refuses what is none.
+
+    Raises:
+        CompileError: `MLC-U002`, with the nearest one; `MLC-U007`, the target calls no devices.
+    """
+    for name in places.values():
+        if name in (*DEVICES, target):
+            continue
+        near = difflib.get_close_matches(name, DEVICES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"devices: {', '.join(DEVICES)}"
+        raise CompileError("MLC-U002", f"no device '{name}'", location=where, remedy=hint)
+    devices = tuple(name for name in DEVICES if name in places.values() and name != target)
+    if devices and target != "c":
+        text, remedy = f"the target '{target}' calls no other device", "give --target c"
+        raise CompileError("MLC-U007", text, location=where, remedy=remedy)
+    return devices
 
 
 def check_values(target: str, recipe: str) -> None:

@@ -7,12 +7,15 @@ A thin binding (cffi, ABI mode) over `libmllm`; it never imports the compiler.
             print(piece.text, end="")
 """
 
+from runtime_stub.devices import Device
 from runtime_stub.failure import RuntimeFailure
 from runtime_stub.generation import Piece, Statistics
 from runtime_stub.library import library_path, library_version
-from runtime_stub.model import Entry, Model, TensorInfo
+from runtime_stub.model import Counters, Entry, Model, TensorInfo
 
 __all__ = [
+    "Counters",
+    "Device",
     "Entry",
     "Model",
     "Piece",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from runtime_stub.devices import Device, Registered
 from runtime_stub.failure import RuntimeFailure
 from runtime_stub.library import CData, check, ffi, library, new_error
 
@@ -16,7 +18,14 @@ MOST_KEYS = 4096
 class Handles:
     """Bundle, model, session, and a generator from its first use on."""
 
-    def __init__(self, path: Path, trust: Path | None, flags: int, threads: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        trust: Path | None,
+        flags: int,
+        threads: int,
+        devices: Mapping[str, Device],
+    ) -> None:
         """Opens a bundle.
 
         Raises:
@@ -37,7 +46,10 @@ class Handles:
             self._bundle: CData = bundle[0]
             stack.callback(lib.mllm_bundle_close, self._bundle)
             model = ffi.new("mllm_model **")
-            check(lib.mllm_bundle_model(self._bundle, ffi.NULL, model, error), error)
+            self._devices = Registered(devices)
+            table, count = self._devices.table, len(devices)
+            status = lib.mllm_bundle_model_on(self._bundle, ffi.NULL, table, count, model, error)
+            check(status, error)
             self._model: CData = model[0]
             stack.callback(lib.mllm_model_destroy, self._model)
             wanted = ffi.new("mllm_session_options *")

@@ -1,4 +1,4 @@
-"""Finds `libmllm` and declares its functions from the installed `mllm.h`."""
+"""Finds `libmllm` and declares its functions from the installed headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CData: TypeAlias = Any
 """A C value; cffi gives it no better type."""
 
 LIBRARY: Final = "libmllm.so"
-HEADER: Final = "include/mllm.h"
+HEADERS: Final = ("include/mllm.h", "include/mllm_devices.h")
 VARIABLE: Final = "MLLM_LIBRARY"
 """The environment variable that names another build of the library."""
 
@@ -119,12 +119,13 @@ def failure(code: str, message: str, *, location: str = "") -> RuntimeFailure:
 
 @cache
 def _declare() -> None:
-    ffi.cdef(declarations(_header()))
+    for header in HEADERS:
+        ffi.cdef(declarations(_text(header)))
 
 
-def _header() -> str:
+def _text(header: str) -> str:
     for folder in runtime_stub.__path__:
-        path = Path(folder) / HEADER
+        path = Path(folder) / header
         if path.exists():
             return path.read_text("utf-8")
-    raise ImportError(f"{HEADER} is not installed beside {LIBRARY}")
+    raise ImportError(f"{header} is not installed beside {LIBRARY}")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from runtime_stub import generation
 from runtime_stub.caches import CacheNames, read_present, write_past
+from runtime_stub.devices import Device
 from runtime_stub.generation import Piece, Request, Statistics
 from runtime_stub.handles import ALLOW_UNSIGNED, ALREADY_VERIFIED, Handles
 from runtime_stub.library import (
@@ -59,6 +60,19 @@ class Entry:
     cache: bool
 
 
+@dataclass(frozen=True)
+class Counters:
+    """What the runs of a model have called.
+
+    Attributes:
+        device_calls: Functions of devices.
+        fallback_stages: Kernels that run what a graph's device refuses.
+    """
+
+    device_calls: int
+    fallback_stages: int
+
+
 class Model:
     """A bundle that was verified and loaded; use `Model.open`. It serves one caller at a time."""
 
@@ -74,6 +88,7 @@ class Model:
         allow_unsigned: bool = False,
         threads: int = 0,
         already_verified: bool = False,
+        devices: Mapping[str, Device] | None = None,
     ) -> Model:
         """Verifies and loads a bundle.
 
@@ -83,13 +98,15 @@ class Model:
             allow_unsigned: Accept a bundle without signature, or by an unknown signer.
             threads: 0: one per core.
             already_verified: The caller has checked signature and digests.
+            devices: What runs functions of the model beside the C kernels, by name.
 
         Raises:
             RuntimeFailure: It is refused; the message names the member or region.
         """
         flags = ALLOW_UNSIGNED if allow_unsigned else 0
         flags |= ALREADY_VERIFIED if already_verified else 0
-        return cls(Handles(Path(path), None if trust is None else Path(trust), flags, threads))
+        file = None if trust is None else Path(trust)
+        return cls(Handles(Path(path), file, flags, threads, devices or {}))
 
     def __enter__(self) -> Model:
         return self
@@ -182,6 +199,12 @@ class Model:
     def statistics(self) -> Statistics:
         """Figures of the last answer."""
         return generation.statistics(self._handles.generator())
+
+    @property
+    def counters(self) -> Counters:
+        """What all runs have called so far."""
+        found = library().mllm_session_counters(self._handles.session)
+        return Counters(int(found.device_calls), int(found.fallback_stages))
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text; `special`: markers in it act as such, and the model's own surround it."""

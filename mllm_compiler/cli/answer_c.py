@@ -20,6 +20,7 @@ from mllm_compiler.cli.answer import (
     peak_bytes,
     tensor_facts,
 )
+from mllm_compiler.cli.devices import devices_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Ask
 from runtime_stub import Model, RuntimeFailure
@@ -38,6 +39,7 @@ def opened(bundle: Bundle, access: Access) -> Generator[CSide]:
             trust=access.trust,
             allow_unsigned=access.allow_unsigned,
             threads=access.threads,
+            devices=devices_of(bundle, access.threads),
         ) as model:
             yield CSide(bundle, model)
     except RuntimeFailure as fault:
@@ -87,7 +89,7 @@ class CSide:
         figures = self.model.statistics
         return {
             "bundle": str(self.bundle.path),
-            "target": "c",
+            "target": ", ".join(self.bundle.manifest.targets),
             "text": "".join(text),
             "tokens": tokens,
             "prompt_tokens": figures.prompt_tokens,
@@ -95,6 +97,17 @@ class CSide:
             "first_token_s": round(figures.encode_seconds + figures.prompt_seconds, 4),
             "tokens_per_second": round(figures.decode_tokens_per_second, 2),
             "peak_memory_bytes": peak_bytes(),
+            **self._counted(),
+        }
+
+    def _counted(self) -> Facts:
+        """How often devices were called, where the bundle has some."""
+        counters = self.model.counters
+        if self.bundle.manifest.targets == ("c",):
+            return {}
+        return {
+            "device_calls": counters.device_calls,
+            "fallback_operations": counters.fallback_stages,
         }
 
     def run_tensors(self, inputs: Path, outputs: Path, entry: str | None) -> Facts:
@@ -103,7 +116,7 @@ class CSide:
         chosen = chosen_entry(self.bundle, entry, arrays)
         results = self.model.run(chosen, arrays)
         write_tensors(outputs, results)
-        return tensor_facts(chosen, outputs, results)
+        return tensor_facts(chosen, outputs, results) | self._counted()
 
 
 def picture_of(path: Path) -> NDArray[np.uint8]:

@@ -21,6 +21,7 @@ DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 ma
 TARGET = "The backend: c, numpy, qnn, rknn or tflite."
 SOC = "The chip, of a target that has some.  [default: the target's first]"
 KEEP_VALUES = "Also return what nodes of the model give, by a pattern of their names: '*/mlp/*'."
+PLACE = "Run a graph on another device: vision=tflite; the target c calls it."
 PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 
 
@@ -28,6 +29,7 @@ PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 @click.argument("model")
 @click.option("--target", default="c", show_default=True, help=TARGET)
 @click.option("--soc", metavar="CHIP", help=SOC)
+@click.option("--place", "places", multiple=True, metavar="GRAPH=DEVICE", help=PLACE)
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--quant", metavar="RECIPE", help="Quantise: a built-in recipe or a .toml file.")
 @click.option("--prune", default="", metavar="PASSES", help=PRUNE)
@@ -50,6 +52,7 @@ def compile_command(
     model: str,
     target: str,
     soc: str | None,
+    places: tuple[str, ...],
     dims: tuple[str, ...],
     quant: str | None,
     prune: str,
@@ -72,13 +75,19 @@ def compile_command(
     from mllm_compiler.compiler import Request, compile_model
     from mllm_compiler.errors import CompileError
     from mllm_compiler.importer import read_dims
-    from mllm_compiler.pipelines import check_target
+    from mllm_compiler.passes.place import read_places
+    from mllm_compiler.pipelines import check_places, check_target
     from mllm_compiler.recipes import find_model
     from mllm_compiler.report import Traffic, check_report, write_report
     from mllm_compiler.report import report as facts_of
 
     where = "mllmc compile"
     check_target(target, where)
+    placed = read_places(places)
+    check_places(placed, target, "--place")
+    if emit is not None and placed:
+        text = "--emit c and --place exclude each other"
+        raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
     if key is not None and unsigned:
         text = "--key and --unsigned exclude each other"
         raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
@@ -96,6 +105,7 @@ def compile_command(
             model=path,
             target=target,
             soc=soc,
+            places=placed,
             dims=read_dims(dims),
             prune=prune,
             output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mllm_compiler.cli.compile import DIM, SOC, TARGET
+from mllm_compiler.cli.compile import DIM, PLACE, SOC, TARGET
 from mllm_compiler.cli.console import progress, table, write_json, write_line
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.option("--target", default="c", show_default=True, help=TARGET)
 @click.option("--soc", metavar="CHIP", help=SOC)
+@click.option("--place", "places", multiple=True, metavar="GRAPH=DEVICE", help=PLACE)
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--fallback", default="none", show_default=True, help="Where the rest may run.")
 @click.option("--all", "every", is_flag=True, help="A row for each operation, not for each kind.")
@@ -30,6 +31,7 @@ def explain_command(
     model: str,
     target: str,
     soc: str | None,
+    places: tuple[str, ...],
     dims: tuple[str, ...],
     fallback: str,
     every: bool,
@@ -41,12 +43,13 @@ def explain_command(
     from mllm_compiler.cli.explain_page import facts_of, page
     from mllm_compiler.compiler import Request, compile_model
     from mllm_compiler.importer import read_dims
-    from mllm_compiler.passes.place import explain
+    from mllm_compiler.passes.place import explain, read_places
     from mllm_compiler.pipelines import LIFT, check_target
     from mllm_compiler.recipes import find_model
 
     where = "mllmc explain"
     check_target(target, where)
+    placed = read_places(places)
     if fallback != "none":
         check_target(fallback, f"{where} --fallback")
     with progress("finding the model") as shown:
@@ -55,11 +58,12 @@ def explain_command(
             model=path,
             target=target,
             soc=soc,
+            places=placed,
             dims=read_dims(dims),
             stop_after=LIFT.passes[-1],
         )
         compiled = compile_model(request, step=shown.step)
-        placement = explain(compiled.module, target, fallback)
+        placement = explain(compiled.module, target, fallback, placed)
     facts = facts_of(placement, compiled.name)
     if html is not None:
         with atomic_output(html) as out:

@@ -133,4 +133,24 @@ CODES: dict[str, ErrorCode] = {
         "'mllm-compiler[check]')",
         remedy="`pip install 'mllm-compiler[check]'`.",
     ),
+    "MLC-X028": ErrorCode(
+        title="A device is not registered",
+        exit=1,
+        cause="A function of the program runs on another device, and who opened the model has not "
+        "registered a device of that name. `mllm-run` has no devices but the CPU.",
+        example="vlm.mllm_bundle: error: 'vision_tflite' runs on the device 'tflite', which is not "
+        "registered [MLC-X028] (register the device before the model is opened, as mllmc run does)",
+        remedy="Use `mllmc run`, give `Model.open` the device, or pass it to "
+        "`mllm_bundle_model_on`; [devices](devices.md) shows how.",
+    ),
+    "MLC-X029": ErrorCode(
+        title="A device failed",
+        exit=1,
+        cause="The driver of a device could not open, prepare or run a function; the line has its "
+        "own words.",
+        example="vision: vision_tflite: error: the device 'tflite' failed: LiteRT refuses it: "
+        "tensor 3 is unallocated [MLC-X029] (see what the device says; mllmc doctor lists what is "
+        "installed)",
+        remedy="See what the device says; `mllmc doctor` lists which vendors' libraries are there.",
+    ),
 }

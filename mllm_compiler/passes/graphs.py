@@ -10,26 +10,58 @@ from xdsl.dialects.builtin import (
     DictionaryAttr,
     ModuleOp,
     StringAttr,
+    SymbolRefAttr,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from mllm_compiler.dialects.dims import Dim, DimsAttr
 from mllm_compiler.dialects.locations import location_name
-from mllm_compiler.dialects.mllm import PipelineOp, default_bound
+from mllm_compiler.dialects.mllm import PipelineOp, VariantAttr, default_bound
 
 NAME: Final = "mllm.name"
 ROLE: Final = "mllm.role"
 SOURCE: Final = "mllm.source"
 VARIANT: Final = "mllm.variant"
 """The attribute of a graph that was padded: what it serves, and its sizes."""
+TARGET: Final = "hal.target"
+"""The attribute of a function that another device runs: its target."""
+FALLBACK: Final = "hal.fallback"
+"""The attribute of a graph: the nodes that its device refuses, with the reason of each."""
 DIMS: Final = "mllm.dims"
 """The attribute of an argument or result of such a graph: its dims without padding."""
 
 
 def graphs(module: ModuleOp) -> list[FuncOp]:
-    """The graphs in the order of the module."""
+    """The graphs in the order of the module; functions of other devices are none."""
+    return [f for f in functions(module) if TARGET not in f.attributes]
+
+
+def functions(module: ModuleOp) -> list[FuncOp]:
+    """The graphs, and the functions of other devices that they call."""
     return [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+
+
+def device_functions(module: ModuleOp, target: str) -> list[FuncOp]:
+    """The functions that a device runs for the graphs of a module."""
+    return [f for f in functions(module) if f.attributes.get(TARGET) == StringAttr(target)]
+
+
+def devices_in(module: ModuleOp) -> list[str]:
+    """The devices that graphs of a module call."""
+    found = (function.attributes.get(TARGET) for function in functions(module))
+    return sorted({target.data for target in found if isinstance(target, StringAttr)})
+
+
+def functions_of(module: ModuleOp, target: str) -> list[FuncOp]:
+    """What a target runs: its functions, or all graphs where the module has none of them."""
+    return device_functions(module, target) or graphs(module)
+
+
+def callees(graph: FuncOp) -> list[str]:
+    """The functions that a graph calls on other devices."""
+    called = [op.properties.get("callee") for op in block_of(graph).ops]
+    return [c.string_value() for c in called if isinstance(c, SymbolRefAttr)]
 
 
 def pipeline_of(module: ModuleOp) -> PipelineOp:
@@ -51,6 +83,20 @@ def role_of(graph: FuncOp) -> str:
     """The role that the model gives a graph."""
     role = graph.attributes.get(ROLE)
     return role.data if isinstance(role, StringAttr) else "graph"
+
+
+def fallback_of(graph: FuncOp) -> dict[str, str]:
+    """Why a graph's device refuses some of its nodes, by node."""
+    noted = graph.attributes.get(FALLBACK)
+    if not isinstance(noted, DictionaryAttr):
+        return {}
+    return {node: why.data for node, why in noted.data.items() if isinstance(why, StringAttr)}
+
+
+def source_name(graph: FuncOp) -> str:
+    """The name of the graph in the model's files; of a padded graph that of what it serves."""
+    variant = graph.attributes.get(VARIANT)
+    return variant.entry.data if isinstance(variant, VariantAttr) else graph.sym_name.data
 
 
 def block_of(graph: FuncOp) -> Block:

@@ -45,25 +45,26 @@ class InferShapes(ModulePass):
 
     Attributes:
         static: Whether a dimension of at most 1, a batch, is 1: shapes are to be static.
+        graphs: The graphs that `static` is said of; none: all.
     """
 
     name = "infer-shapes"
     static: bool = False
+    graphs: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Runs the pass."""
         functions = {f.sym_name.data: f for f in op.ops if isinstance(f, FuncOp)}
         pipelines = [p for p in op.ops if isinstance(p, PipelineOp)]
-        fixed = {
-            b.symbol.data: Dim.const(b.max.data)
-            for pipeline in pipelines
-            for b in pipeline.bounds
-            if b.min == b.max or (self.static and b.max.data == 1)
-        }
+        bounds = [b for pipeline in pipelines for b in pipeline.bounds]
+        known = {b.symbol.data: Dim.const(b.max.data) for b in bounds if b.min == b.max}
+        batch = {b.symbol.data: Dim.const(1) for b in bounds if self.static and b.max.data == 1}
         replaced: set[str] = set()
         for function in functions.values():
             _take_static_dims(function, functions, pipelines)
             replaced |= infer_function(function)
+            named = not self.graphs or function.sym_name.data in self.graphs
+            fixed = known | batch if named else known
             if fixed.keys() & set(_input_symbols(function)):
                 # Only now: with sizes in their place, a total could not be told from its parts.
                 replaced |= infer_function(function, fixed)

@@ -18,7 +18,7 @@ from mllm_compiler.dialects.mllm.constants import LARGEST_CONSTANT
 from mllm_compiler.dialects.types import ELEMENTS, extents
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.fused_parts import PARTS, take_apart
-from mllm_compiler.passes.graphs import block_of, graphs, location_of, remove_dead
+from mllm_compiler.passes.graphs import block_of, functions_of, location_of, remove_dead
 from mllm_compiler.weights import WeightStore
 
 Lowering = Callable[..., SSAValue | None]
@@ -160,7 +160,7 @@ def lower_graphs(
         CompileError: MLC-R001, an op has no lowering.
     """
     kept = (WeightOp, ConstantOp, ReturnOp, own)
-    for graph in graphs(module):
+    for graph in functions_of(module, target):
         take_apart(graph, PARTS.keys() - lowerings.keys())
         ops = [op for op in block_of(graph).ops if not isinstance(op, kept)]
         if ops:

@@ -10,13 +10,14 @@ it has no home, which is an error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import mllm
@@ -26,14 +27,18 @@ from mllm_compiler.dialects.types import element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import Answer, Cost, Refusal, target
 from mllm_compiler.passes.graphs import (
+    FALLBACK,
     block_of,
     graphs,
     location_of,
     pipeline_of,
+    source_name,
     symbol_bound,
 )
 
 NONE = "none"
+HOST = "c"
+WHERE = "--place"
 TYPICAL = 256
 """Symbols are counted at their bound, but at most at this."""
 
@@ -45,27 +50,35 @@ class Place(ModulePass):
     Attributes:
         target: Where ops should run.
         fallback: Where those run that the target cannot; `none` refuses them.
+        graphs: Graphs that should run elsewhere: `graph=target`.
     """
 
     name = "place"
     target: str = "c"
     fallback: str = NONE
+    graphs: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Places every op of every graph.
 
         Raises:
-            CompileError: MLC-R001, an op has no home.
+            CompileError: MLC-R001, an op has no home; MLC-U007, no such graph.
         """
-        for row in explain(op, self.target, self.fallback).rows:
+        refused: dict[str, dict[str, Attribute]] = {}
+        for row in explain(op, self.target, self.fallback, read_places(self.graphs)).rows:
             if row.home is None:
                 raise CompileError(
                     "MLC-R001",
-                    f"'{row.operation}' has no home on '{self.target}': {row.why}",
+                    f"'{row.operation}' has no home on '{row.target}': {row.why}",
                     location=row.location,
                     remedy=row.remedy,
                 )
             row.op.attributes["place"] = PlaceAttr.of(row.home, row.why)
+            if row.home != row.target:
+                refused.setdefault(row.graph, {})[row.location] = StringAttr(row.why)
+        for graph in graphs(op):
+            if graph.sym_name.data in refused:
+                graph.attributes[FALLBACK] = DictionaryAttr(refused[graph.sym_name.data])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +90,7 @@ class Row:
         graph: The graph that it stands in.
         location: The ONNX node.
         type: Its first result's element type and dims.
+        target: Where it should run.
         home: The target; None where it has none.
         why: The kernel that runs it, or what is missing.
         refusal: The target's rule against it.
@@ -88,6 +102,7 @@ class Row:
     graph: str
     location: str
     type: str
+    target: str
     home: str | None
     why: str
     refusal: Refusal | None
@@ -158,19 +173,67 @@ class Total:
         )
 
 
-def explain(module: ModuleOp, name: str, fallback: str = NONE) -> Placement:
-    """Where every op would run; nothing is changed and nothing refused.
+def explain(
+    module: ModuleOp, name: str, fallback: str = NONE, places: Mapping[str, str] | None = None
+) -> Placement:
+    """Where every op would run; nothing is changed and no op refused.
 
     Weights and constants are data and have no row.
+
+    Args:
+        module: A lifted module.
+        name: The target that ops should run on.
+        fallback: The target of those that it does not run.
+        places: The targets of graphs that should run elsewhere.
+
+    Raises:
+        CompileError: MLC-U007, no such graph.
     """
-    bounds = pipeline_of(module).bound_of
+    bounds, elsewhere = pipeline_of(module).bound_of, places or {}
     rows: list[Row] = []
+    check_graphs(module, elsewhere)
     for graph in graphs(module):
+        home = elsewhere.get(source_name(graph), name)
         for op in _computing(block_of(graph).ops):
             symbols = {s for v in (*op.operands, *op.results) for s in _symbols(v)}
             env = {s: min(TYPICAL, symbol_bound(s, bounds)) for s in symbols}
-            rows.append(_row(op, graph.sym_name.data, env, name, fallback))
+            rows.append(_row(op, graph.sym_name.data, env, home, fallback))
     return Placement(target=name, rows=tuple(rows))
+
+
+def read_places(texts: Sequence[str]) -> dict[str, str]:
+    """The targets of graphs from `graph=target`.
+
+    Raises:
+        CompileError: MLC-U007, a text is not like that, or a graph is named twice.
+    """
+    places: dict[str, str] = {}
+    for text in texts:
+        graph, _, name = text.partition("=")
+        if not graph or not name or graph in places:
+            message = f"'{text}' is not a graph and its one target"
+            remedy = "write GRAPH=TARGET, each graph once"
+            raise CompileError("MLC-U007", message, location=WHERE, remedy=remedy)
+        places[graph] = name
+    return places
+
+
+def check_graphs(module: ModuleOp, places: Mapping[str, str]) -> None:
+    """Refuses a graph that the model does not have, or that cannot leave the C runtime.
+
+    Raises:
+        CompileError: MLC-U007, with the nearest one; or the graph appends to a cache.
+    """
+    names = list(dict.fromkeys(source_name(graph) for graph in graphs(module)))
+    for graph in places.keys() - names:
+        near = get_close_matches(graph, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"graphs: {', '.join(names)}"
+        raise CompileError("MLC-U007", f"no graph '{graph}'", location=WHERE, remedy=hint)
+    for cache in pipeline_of(module).caches:
+        if places.get(cache.graph.data, HOST) != HOST:
+            text = f"'{cache.graph.data}' appends to a KV cache, which the C runtime keeps"
+            remedy = "place encoders and projectors, or compile all of it with --target"
+            raise CompileError("MLC-U007", text, location=WHERE, remedy=remedy)
 
 
 def _row(op: Operation, graph: str, env: dict[str, int], name: str, fallback: str) -> Row:
@@ -185,6 +248,7 @@ def _row(op: Operation, graph: str, env: dict[str, int], name: str, fallback: st
         graph=graph,
         location=location_of(op),
         type=_type(op.results[0]) if op.results else "",
+        target=name,
         home=home,
         why=why,
         refusal=answer.refusal,

@@ -18,6 +18,7 @@ from mllm_compiler.dialects.mllm import Coordinates, PoolKind, ReduceKind, Resiz
 from mllm_compiler.dialects.mllm.constants import array_of
 from mllm_compiler.dialects.types import dtype_of, element_of, tensor_type
 from mllm_compiler.reference import cpu_elementwise, cpu_quant
+from mllm_compiler.reference.calls import call
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import (
     Array,
@@ -353,5 +354,6 @@ MEANINGS: dict[str, Meaning] = (
     )
     | dict(cpu_elementwise.MEANINGS)
     | dict(cpu_quant.MEANINGS)
+    | {cpu.DeviceCallOp.name: call}
 )
 """Op name to meaning."""

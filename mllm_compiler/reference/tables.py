@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TABLES = {
     "mllm": ("mllm_compiler.reference.mllm", "MEANINGS"),
     "onnx": ("mllm_compiler.reference.onnx", "MEANINGS"),
+    "func": ("mllm_compiler.reference.calls", "MEANINGS"),
     "cpu": ("mllm_compiler.reference.cpu", "MEANINGS"),
     "qnn": ("mllm_compiler.reference.qnn", "MEANINGS"),
     "tfl": ("mllm_compiler.reference.tfl", "MEANINGS"),

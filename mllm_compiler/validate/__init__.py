@@ -23,6 +23,8 @@ from mllm_compiler.pass_run import PassRecord
 from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,
+    callees,
+    functions,
     graphs,
     located_clone,
     pipeline_of,
@@ -128,8 +130,10 @@ class Validator:
             CompileError: `MLC-P001`, a result is further away than the pass promises.
         """
         worst = _Worst(self.tolerances.get(record.name, 0.0))
-        former = {} if self._module is None else {g.sym_name.data: g for g in graphs(self._module)}
-        changed = [g for g in graphs(module) if not _same(g, former.get(g.sym_name.data))]
+        before = [] if self._module is None else functions(self._module)
+        former = {function.sym_name.data: function for function in before}
+        moved = {n for f in functions(module) if not _same(f, former.get(n := f.sym_name.data))}
+        changed = [g for g in graphs(module) if moved & {g.sym_name.data, *callees(g)}]
         names = {g.sym_name.data for g in graphs(module)}
         values = {name: given for name, given in self._values.items() if name in names}
         for graph in changed:

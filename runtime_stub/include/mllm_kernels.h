@@ -26,6 +26,9 @@ typedef struct mllm_view {
 /* Threads, scratch, kernel variant and KV caches: what kernels need beside their operands. */
 typedef struct mllm_context mllm_context;
 
+/* A function of a device, ready to run. */
+typedef struct mllm_device_function mllm_device_function;
+
 typedef struct mllm_call {
   mllm_context *context;
   const mllm_view *in;
@@ -37,6 +40,8 @@ typedef struct mllm_call {
   uint32_t n_params;
   int32_t cache;     /* index among the context's caches; -1: none */
   mllm_error *error; /* may be NULL */
+  const mllm_device_function *function; /* what device_call calls; else NULL */
+  mllm_tensor *tensors;                 /* [n_in + n_out] room for device_call; else NULL */
 } mllm_call;
 
 typedef mllm_status (*mllm_kernel)(const mllm_call *call);
@@ -102,6 +107,7 @@ mllm_status mllm_k_f32_dequantized_linear(const mllm_call *call);
 mllm_status mllm_k_f32_dequantized_embedding(const mllm_call *call);
 mllm_status mllm_k_integer_matmul(const mllm_call *call);
 mllm_status mllm_k_integer_conv(const mllm_call *call);
+mllm_status mllm_k_device_call(const mllm_call *call);
 
 #pragma GCC visibility pop
 

@@ -86,7 +86,8 @@ typedef struct mllm_tensor_record {
 typedef enum mllm_param_kind {
   MLLM_PARAM_INT = 0,
   MLLM_PARAM_FLOAT = 1, /* bits of a double */
-  MLLM_PARAM_EXPR = 2   /* index of an expr; kernels see its value */
+  MLLM_PARAM_EXPR = 2,  /* index of an expr; kernels see its value */
+  MLLM_PARAM_STRING = 3 /* string */
 } mllm_param_kind;
 
 typedef struct mllm_kernel_record {
@@ -101,8 +102,15 @@ typedef struct mllm_stage_record {
   uint32_t first_param;
   uint32_t n_params;
   uint32_t location; /* string: the ONNX node */
-  uint32_t flags;    /* 0 */
+  uint32_t flags;    /* mllm_stage_flag */
 } mllm_stage_record;
+
+typedef enum mllm_stage_flag {
+  MLLM_STAGE_FALLBACK = 1 /* the device of the graph refuses what the stage does */
+} mllm_stage_flag;
+
+/* A stage of the kernel device_call calls a function of a device. Its two params are strings, the
+ * names of the device and of the function; none of its operands is absent. */
 
 typedef struct mllm_entry_record {
   uint32_t name;

@@ -15,6 +15,7 @@ static const named_kernel kernels[] = {
     {"copy", mllm_k_copy},
     {"cumsum", mllm_k_cumsum},
     {"dequantize", mllm_k_dequantize},
+    {"device_call", mllm_k_device_call},
     {"dynamic_quantize", mllm_k_dynamic_quantize},
     {"f32_attention", mllm_k_f32_attention},
     {"f32_conv", mllm_k_f32_conv},

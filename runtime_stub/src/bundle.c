@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model.h"
 #include "status.h"
 
 static mllm_status verify(mllm_bundle *bundle, const mllm_bundle_options *options,
@@ -76,6 +77,12 @@ const void *mllm_bundle_member(const mllm_bundle *bundle, const char *name, size
 
 mllm_status mllm_bundle_model(const mllm_bundle *bundle, const mllm_model_options *options,
                               mllm_model **model, mllm_error *error) {
+  return mllm_bundle_model_on(bundle, options, NULL, 0, model, error);
+}
+
+mllm_status mllm_bundle_model_on(const mllm_bundle *bundle, const mllm_model_options *options,
+                                 const mllm_device *devices, size_t n_devices, mllm_model **model,
+                                 mllm_error *error) {
   static const uint8_t no_weights[64];
   size_t program_bytes, weight_bytes;
   *model = NULL;
@@ -84,6 +91,6 @@ mllm_status mllm_bundle_model(const mllm_bundle *bundle, const mllm_model_option
   if (program == NULL)
     return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_NO_TARGET, "has no target 'c'");
   const void *weights = mllm_bundle_member(bundle, "weights/c.bin", &weight_bytes);
-  return mllm_model_create(program, program_bytes, weights == NULL ? no_weights : weights,
-                           weight_bytes, options, model, error);
+  return mllm_model_make(program, program_bytes, weights == NULL ? no_weights : weights,
+                         weight_bytes, options, bundle, devices, n_devices, model, error);
 }

@@ -9,6 +9,9 @@
 
 enum { MLLM_PIECE_BYTES = 1 << 20, MLLM_BUNDLE_FORMAT = 1 };
 
+/* Of targets/NAME/: what the artifact for a device was made for. */
+#define MLLM_DEVICE_MEMBER "device.json"
+
 #define MLLM_CODE_UNSIGNED     "MLC-B005"
 #define MLLM_CODE_UNTRUSTED    "MLC-B006"
 #define MLLM_CODE_SIGNATURE    "MLC-B007"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bundle.h"
+#include "devices.h"
 #include "status.h"
 
 static mllm_status misread(mllm_error *error, const char *what, const char *name) {
@@ -53,23 +53,78 @@ static mllm_status check_format(const mllm_json_value *manifest, mllm_error *err
                    (long long)format, MLLM_BUNDLE_FORMAT);
 }
 
-static mllm_status check_compatibility(const mllm_json_value *manifest, mllm_error *error) {
-  const mllm_json_value *block = mllm_json_get(manifest, "compatibility");
+/* "1.2.3" as one number; -1: it is none. */
+static int64_t version_of(const char *text) {
+  unsigned int major = 0, minor = 0, patch = 0;
+  if (sscanf(text, "%4u.%4u.%4u", &major, &minor, &patch) < 1) return -1;
+  return ((int64_t)major * 10000 + minor) * 10000 + patch;
+}
+
+static mllm_status check_compatibility(const mllm_json_value *block, mllm_error *error) {
   const int64_t abi = mllm_json_int(block, "abi", 0);
   if (abi < 1) return misread(error, "compatibility", NULL);
   if (abi > MLLM_ABI_VERSION)
     return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_INCOMPATIBLE,
                      "needs runtime interface %lld, this runtime has %d", (long long)abi,
                      MLLM_ABI_VERSION);
-  unsigned int major = 0, minor = 0, patch = 0;
   const char *wanted = mllm_json_text(block, "min_runtime", "");
-  if (sscanf(wanted, "%3u.%3u.%3u", &major, &minor, &patch) < 1)
-    return misread(error, "compatibility.min_runtime", NULL);
-  const unsigned int need = (major * 1000 + minor) * 1000 + patch;
-  if (need <= (MLLM_VERSION_MAJOR * 1000 + MLLM_VERSION_MINOR) * 1000 + MLLM_VERSION_PATCH)
-    return MLLM_OK;
+  const int64_t need = version_of(wanted);
+  if (need < 0) return misread(error, "compatibility.min_runtime", NULL);
+  if (need <= version_of(mllm_version())) return MLLM_OK;
   return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_INCOMPATIBLE,
                    "needs runtime %.40s or newer, this is %s", wanted, mllm_version());
+}
+
+static mllm_status check_sdk(const mllm_json_value *block, const mllm_device *device,
+                             mllm_error *error) {
+  const mllm_json_value *sdk = mllm_json_get(block, "sdk");
+  const char *wanted = mllm_json_text(sdk, "version", "");
+  const char *found = device->sdk_version == NULL ? "unknown" : device->sdk_version;
+  if (version_of(wanted) <= version_of(found)) return MLLM_OK;
+  return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_INCOMPATIBLE,
+                   "needs %.40s %.40s or newer, the device '%s' has %s",
+                   mllm_json_text(sdk, "name", ""), wanted, device->name, found);
+}
+
+static mllm_status check_soc(const mllm_json_value *block, const mllm_device *device,
+                             mllm_error *error) {
+  const mllm_json_value *chips = mllm_json_get(block, "soc");
+  const char *found = device->soc == NULL ? "unknown" : device->soc;
+  if (chips == NULL || chips->kind != MLLM_JSON_ARRAY || chips->count == 0) return MLLM_OK;
+  const mllm_json_value *chip = mllm_json_first(chips);
+  for (uint32_t i = 0; i < chips->count; i++, chip = mllm_json_next(chip))
+    if (chip->kind == MLLM_JSON_STRING && strcmp(chip->text, found) == 0) return MLLM_OK;
+  chip = mllm_json_first(chips);
+  return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_INCOMPATIBLE,
+                   "is for the chip %.40s, the device '%s' is %s",
+                   chip->kind == MLLM_JSON_STRING ? chip->text : "", device->name, found);
+}
+
+static mllm_status check_device(const mllm_json_value *block, const mllm_device *device,
+                                mllm_error *error) {
+  mllm_status status = check_compatibility(block, error);
+  if (status == MLLM_OK) status = check_sdk(block, device, error);
+  if (status == MLLM_OK) status = check_soc(block, device, error);
+  return status;
+}
+
+mllm_status mllm_bundle_check_device(const mllm_bundle *bundle, const mllm_device *device,
+                                     mllm_error *error) {
+  char name[96];
+  size_t size = 0;
+  (void)snprintf(name, sizeof name, "targets/%.64s/" MLLM_DEVICE_MEMBER, device->name);
+  mllm_locate(error, name, NULL);
+  const char *text = mllm_bundle_member(bundle, name, &size);
+  if (text == NULL)
+    return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_MANIFEST, "the bundle lacks it");
+  mllm_json block;
+  if (!mllm_json_parse(&block, text, size))
+    return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_MANIFEST, "not JSON: %s at byte %zu",
+                     block.fault, block.fault_at);
+  const mllm_status status = check_device(block.values, device, error);
+  mllm_json_free(&block);
+  if (status == MLLM_OK) mllm_clear(error);
+  return status;
 }
 
 /* The members in ascending order of their names, which canonical JSON need not be (UTF-16). */
@@ -109,7 +164,8 @@ mllm_status mllm_bundle_read_manifest(mllm_bundle *bundle, const mllm_member *fi
                      bundle->manifest.fault_at);
   const mllm_json_value *manifest = bundle->manifest.values;
   mllm_status status = check_format(manifest, error);
-  if (status == MLLM_OK) status = check_compatibility(manifest, error);
+  const mllm_json_value *block = mllm_json_get(manifest, "compatibility");
+  if (status == MLLM_OK) status = check_compatibility(block, error);
   if (status != MLLM_OK) return status;
   const mllm_json_value *members = mllm_json_get(manifest, "members");
   if (members == NULL || members->kind != MLLM_JSON_OBJECT) return misread(error, "members", NULL);

@@ -270,8 +270,14 @@ static mllm_status run_stage(const run *r, const mllm_stage_record *stage) {
       .n_params = stage->n_params,
       .cache = r->entry->cache,
       .error = r->error,
+      .function = &session->model->devices.calls[stage - r->program->stages],
+      .tensors = session->tensors,
   };
-  return r->program->functions[stage->kernel](&call);
+  status = r->program->functions[stage->kernel](&call);
+  if (status != MLLM_OK) return status;
+  session->counters.device_calls += call.function->device != NULL;
+  session->counters.fallback_stages += (stage->flags & MLLM_STAGE_FALLBACK) != 0;
+  return MLLM_OK;
 }
 
 static mllm_status run_stages(const run *r) {

@@ -13,6 +13,22 @@ enum { WEIGHT_ALIGNMENT = 8 };
 mllm_status mllm_model_create(const void *program, size_t program_bytes, const void *weights,
                               size_t weight_bytes, const mllm_model_options *options,
                               mllm_model **model, mllm_error *error) {
+  return mllm_model_make(program, program_bytes, weights, weight_bytes, options, NULL, NULL, 0,
+                         model, error);
+}
+
+mllm_status mllm_model_create_on(const void *program, size_t program_bytes, const void *weights,
+                                 size_t weight_bytes, const mllm_model_options *options,
+                                 const mllm_device *devices, size_t n_devices, mllm_model **model,
+                                 mllm_error *error) {
+  return mllm_model_make(program, program_bytes, weights, weight_bytes, options, NULL, devices,
+                         n_devices, model, error);
+}
+
+mllm_status mllm_model_make(const void *program, size_t program_bytes, const void *weights,
+                            size_t weight_bytes, const mllm_model_options *options,
+                            const mllm_bundle *bundle, const mllm_device *devices, size_t n_devices,
+                            mllm_model **model, mllm_error *error) {
   mllm_clear(error);
   if (model == NULL || program == NULL || (weights == NULL && weight_bytes > 0)) {
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "a pointer is NULL");
@@ -40,6 +56,9 @@ mllm_status mllm_model_create(const void *program, size_t program_bytes, const v
                        "the program needs %llu bytes of weights, there are %zu",
                        (unsigned long long)made->program.weight_bytes, weight_bytes);
   }
+  if (status == MLLM_OK) {
+    status = mllm_devices_open(&made->program, bundle, devices, n_devices, &made->devices, error);
+  }
   if (status != MLLM_OK) {
     mllm_model_destroy(made);
     return status;
@@ -51,6 +70,7 @@ mllm_status mllm_model_create(const void *program, size_t program_bytes, const v
 
 void mllm_model_destroy(mllm_model *model) {
   if (model == NULL) return;
+  mllm_devices_close(&model->devices);
   mllm_program_free(&model->program);
   free(model);
 }

@@ -3,13 +3,20 @@
 #define MLLM_MODEL_H
 
 #include "../kernels/ops.h"
-#include "program.h"
+#include "devices.h"
 
 struct mllm_model {
   mllm_program program;
   const unsigned char *weights; /* [program.weight_bytes] the caller's */
   const mllm_ops *ops;
+  mllm_devices devices;
 };
+
+/* Creates a model; bundle may be NULL, and is what its devices open. */
+mllm_status mllm_model_make(const void *program, size_t program_bytes, const void *weights,
+                            size_t weight_bytes, const mllm_model_options *options,
+                            const mllm_bundle *bundle, const mllm_device *devices, size_t n_devices,
+                            mllm_model **model, mllm_error *error);
 
 /* The cache record as public info. */
 mllm_cache_info mllm_model_cache_info(const mllm_model *model, uint32_t cache);

@@ -163,7 +163,11 @@ static mllm_status check_params(const mllm_program *program, mllm_error *error) 
   for (uint32_t i = 0; i < count; i++) {
     const uint8_t kind = program->param_kinds[i];
     const int64_t value = program->params[i];
-    if (kind > MLLM_PARAM_EXPR) return bad(error, "param", i);
+    if (kind > MLLM_PARAM_STRING) return bad(error, "param", i);
+    if (kind == MLLM_PARAM_STRING &&
+        (value < 0 || value >= program->counts[MLLM_SECTION_STRINGS])) {
+      return bad(error, "param", i);
+    }
     if (kind == MLLM_PARAM_EXPR && (value < 0 || value >= program->counts[MLLM_SECTION_EXPRS])) {
       return bad(error, "param", i);
     }
@@ -206,10 +210,23 @@ static bool is_stage(const mllm_program *program, const mllm_stage_record *stage
   return true;
 }
 
+/* Two strings, and no operand is absent. */
+static bool is_device_call(const mllm_program *program, const mllm_stage_record *stage) {
+  const uint8_t *kinds = program->param_kinds + stage->first_param;
+  if (stage->n_params != 2) return false;
+  if (kinds[0] != MLLM_PARAM_STRING || kinds[1] != MLLM_PARAM_STRING) return false;
+  for (uint32_t i = 0; i < stage->n_in; i++) {
+    if (program->arg_ids[stage->first_arg + i] == MLLM_NONE) return false;
+  }
+  return true;
+}
+
 static mllm_status check_stages(mllm_program *program, mllm_error *error) {
   for (uint32_t i = 0; i < program->counts[MLLM_SECTION_STAGES]; i++) {
     const mllm_stage_record *stage = &program->stages[i];
     if (!is_stage(program, stage)) return bad(error, "stage", i);
+    const bool calls = program->functions[stage->kernel] == mllm_k_device_call;
+    if (calls && !is_device_call(program, stage)) return bad(error, "stage", i);
     const uint32_t operands = stage->n_in + stage->n_out;
     if (operands > program->max_operands) program->max_operands = operands;
     if (stage->n_params > program->max_params) program->max_params = stage->n_params;

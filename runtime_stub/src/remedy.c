@@ -36,6 +36,8 @@ static const remedy remedies[] = {
     {"MLC-X023", "use a P6 PPM or a uint8 npy image of shape [height, width, 3]"},
     {"MLC-X024", "use a 16-bit PCM WAV file with one or two channels"},
     {"MLC-X025", "give what it takes: --prompt, --image, --audio; mllmc bundle inspect tells"},
+    {"MLC-X028", "register the device before the model is opened, as mllmc run does"},
+    {"MLC-X029", "see what the device says; mllmc doctor lists what is installed"},
 };
 
 const char *mllm_remedy(const char *code) {

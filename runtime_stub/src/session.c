@@ -33,12 +33,14 @@ static bool take_tables(mllm_session *session) {
   session->bound = calloc(tensors, sizeof *session->bound);
   session->views = calloc(views, sizeof *session->views);
   session->params = calloc(params, sizeof *session->params);
+  session->tensors = calloc(views, sizeof *session->tensors);
   session->bytes = program->arena_bytes + tensors * sizeof *session->bound +
-                   views * sizeof *session->views + params * sizeof *session->params;
+                   views * (sizeof *session->views + sizeof *session->tensors) +
+                   params * sizeof *session->params;
   if (!mllm_padding_take(&session->padding, program)) return false;
   session->bytes += session->padding.bytes;
   return session->arena != NULL && session->bound != NULL && session->views != NULL &&
-         session->params != NULL && take_slots(session);
+         session->params != NULL && session->tensors != NULL && take_slots(session);
 }
 
 static mllm_status take_context(mllm_session *session, const mllm_session_options *options,
@@ -98,6 +100,7 @@ void mllm_session_destroy(mllm_session *session) {
   free(session->bound);
   free(session->views);
   free(session->params);
+  free(session->tensors);
   free(session->slots);
   free(session);
 }
@@ -107,6 +110,8 @@ const mllm_model *mllm_session_model(const mllm_session *session) { return sessi
 uint32_t mllm_session_threads(const mllm_session *session) {
   return mllm_threads_count(session->context->threads);
 }
+
+mllm_counters mllm_session_counters(const mllm_session *session) { return session->counters; }
 
 uint64_t mllm_session_bytes(const mllm_session *session) { return session->bytes; }
 

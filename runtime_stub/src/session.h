@@ -27,6 +27,8 @@ struct mllm_session {
   uint64_t runs;
   mllm_view *views; /* [program.max_operands] */
   int64_t *params;  /* [program.max_params] */
+  mllm_tensor *tensors; /* [program.max_operands] what a device is called with */
+  mllm_counters counters;
   mllm_padding padding;
   uint64_t bytes;
 };

@@ -14,6 +14,9 @@
 #define MLLM_CODE_OPERAND  "MLC-X007"
 #define MLLM_CODE_VERSION  "MLC-X008"
 
+#define MLLM_CODE_NO_DEVICE "MLC-X028"
+#define MLLM_CODE_DEVICE    "MLC-X029"
+
 /* Writes status, code and message (printf-like); location stays. error may be NULL. Returns status.
  */
 mllm_status mllm_fail(mllm_error *error, mllm_status status, const char *code, const char *format,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from xdsl.dialects import test
-from xdsl.dialects.builtin import ModuleOp, TensorType, f16, f32, i8, i32, i64
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType, f16, f32, i8, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -19,7 +19,7 @@ from mllm_compiler.dialects.cpu import elementwise
 from mllm_compiler.dialects.cpu.coded import FORMATS
 from mllm_compiler.dialects.cpu.conv import POOLS
 from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS, REDUCTIONS
-from mllm_compiler.dialects.dims import Dim, DimsAttr
+from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.types import ui8
 
 HEADER = Path(__file__).parents[2] / "runtime_stub/include/mllm_program.h"
@@ -89,6 +89,7 @@ def examples() -> list[cpu.CpuOp]:
         cpu.F32PoolOp.call([image], t(1, 3, 14, 14), kind="max", **pool, count_include_pad=False),
         *coded_examples(),
         cpu.AliasOp.call([x], t(3, 16)),
+        cpu.DeviceCallOp.call([x], [t(3), t(4)], device="tflite", callee=SymbolRefAttr("f")),
     ]
 
 
@@ -231,6 +232,13 @@ def broken_codes() -> list[tuple[str, cpu.CpuOp]]:
         ("C1", cpu.IntegerMatmulOp.call([codes, filters, None, None], kind)),
         ("C2", cpu.IntegerMatmulOp.call([codes, matrix, None, value(4, element=i8)], kind)),
         ("C1", cpu.IntegerConvOp.call([codes, filters, None, None], kind, pads=[0], **window)),
+        ("C1", cpu.DeviceCallOp.call([x], [t(3)], device="", callee=SymbolRefAttr("f"))),
+        (
+            "C2",
+            cpu.DeviceCallOp.call(
+                [x], [tensor_of(f32, (T,))], device="d", callee=SymbolRefAttr("f")
+            ),
+        ),
         ("C2", cpu.IntegerConvOp.call([codes, filters, ids, None], kind, pads=[0, 0], **window)),
     ]
 

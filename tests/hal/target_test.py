@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from xdsl.dialects import test
 from xdsl.dialects.builtin import TensorType, f16, f32, i8, i32, i64
+from xdsl.dialects.func import CallOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from mllm_compiler.dialects import cpu, mllm
@@ -72,7 +73,9 @@ def test_chips_name_operators_of_the_dialect() -> None:
 
 
 def test_the_table_of_c_lists_exactly_what_can_be_lowered() -> None:
+    """A call of a function that another device runs is no op of a model."""
     lowered = {op.name for op in LOWERINGS | PARTS} | {mllm.KvAppendOp.name}
+    lowered -= {CallOp.name}
     assert set(C.ops) == lowered
 
 

@@ -61,7 +61,7 @@ def expr(value: Expr | int) -> Expr:
 
 
 Dim = Expr | int
-Param = int | float | Expr | Sequence["int | Expr"]
+Param = int | float | str | Expr | Sequence["int | Expr"]
 
 
 @dataclass
@@ -145,6 +145,7 @@ class ProgramWriter:
         outputs: Sequence[int],
         params: Sequence[Param] = (),
         location: str = "",
+        flags: int = 0,
     ) -> None:
         index = self.kernels.setdefault(kernel, len(self.kernels))
         first_arg, first_param = len(self.args), len(self.params)
@@ -153,7 +154,7 @@ class ProgramWriter:
             self.param(param)
         counts = len(inputs), len(outputs), first_param, len(self.params) - first_param
         place = self.string(location or f"/{kernel}")
-        self.stages.append(struct.pack("<8I", index, first_arg, *counts, place, 0))
+        self.stages.append(struct.pack("<8I", index, first_arg, *counts, place, flags))
 
     def param(self, value: Param) -> None:
         if isinstance(value, Expr):
@@ -162,6 +163,8 @@ class ProgramWriter:
             self.push(1, struct.unpack("<q", struct.pack("<d", value))[0])
         elif isinstance(value, int):
             self.push(0, value)
+        elif isinstance(value, str):
+            self.push(3, self.string(value))
         else:
             self.push(0, len(value))
             for item in value:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.runtime.cases import all_cases
+from tests.runtime.cases_device import device_calls
 from tests.runtime.program_writer import DTYPES, Array, dtype_of
 
 
@@ -31,7 +32,7 @@ def tensor(name: str, value: Array) -> bytes:
 
 def main(path: Path) -> None:
     with path.open("wb") as file:
-        for case in all_cases():
+        for case in (*all_cases(), *device_calls()):
             program, weights = case.program()
             file.write(piece(case.name.encode() + b"\0") + piece(program) + piece(weights))
             inputs = case.inputs()

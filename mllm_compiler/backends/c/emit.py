@@ -72,6 +72,7 @@ def write_program(table: Table, served: Sequence[Served]) -> bytes:
                 [number(t) for t in stage.outputs],
                 stage.params,
                 stage.location,
+                fallback=stage.fallback,
             )
         add(entry, first, None if entry.cache is None else caches[entry.cache])
     return writer.finish(arena_bytes=table.plan.plan, weight_bytes=table.weight_bytes)

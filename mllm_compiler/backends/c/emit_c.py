@@ -270,7 +270,8 @@ def _view(tensor: Tensor | None, names: Mapping[Tensor, str]) -> str:
     return f"{where}(&c, {tensor.offset}, {view})"
 
 
-def _param(value: int | float | Dim) -> str:
+def _param(value: int | float | str | Dim) -> str:
+    assert not isinstance(value, str), "--emit c and --place exclude each other"
     if isinstance(value, Dim):
         return expression(value)
     return f"real({value!r})" if isinstance(value, float) else f"INT64_C({value})"

@@ -49,8 +49,8 @@ DTYPES: Final[dict[str, int]] = {
 CONST, SYM, ADD, MUL, FLOORDIV, MOD, MIN, MAX = range(8)
 _BINARY = {"floordiv": FLOORDIV, "mod": MOD, "min": MIN, "max": MAX}
 
-Param = tuple[str, int | float | Dim]
-_KINDS = {"i64": 0, "f64": 1, "expr": 2}
+Param = tuple[str, int | float | str | Dim]
+_KINDS = {"i64": 0, "f64": 1, "expr": 2, "string": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +158,8 @@ class ProgramWriter:
         outputs: Sequence[int],
         params: Sequence[Param],
         location: str,
+        *,
+        fallback: bool = False,
     ) -> None:
         """Adds a call of a kernel; an absent operand is None."""
         number = self._kernels.setdefault(kernel, len(self._kernels))
@@ -168,7 +170,7 @@ class ProgramWriter:
             self._param_kinds.append(_KINDS[kind])
             self._params.append(self._param(value))
         where = self.string(location)
-        record = (number, args, len(inputs), len(outputs), first, len(params), where, 0)
+        record = (number, args, len(inputs), len(outputs), first, len(params), where, int(fallback))
         self._stages.append(struct.pack("<8I", *record))
 
     def cache(self, cache: Cache) -> int:
@@ -250,7 +252,9 @@ class ProgramWriter:
         self._param_kinds += bytes(len(words))
         return first + 1
 
-    def _param(self, value: int | float | Dim) -> int:
+    def _param(self, value: int | float | str | Dim) -> int:
+        if isinstance(value, str):
+            return self.string(value)
         if isinstance(value, Dim):
             return self.expr(value)
         if isinstance(value, float):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp
@@ -22,6 +22,7 @@ from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,
     entry_order,
+    fallback_of,
     graphs,
     location_of,
     pipeline_of,
@@ -59,13 +60,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Stage:
-    """A call of a kernel."""
+    """A call of a kernel; `fallback`: the device of the graph refuses what it does."""
 
     kernel: str
     inputs: tuple[Tensor | None, ...]
     outputs: tuple[Tensor, ...]
     params: tuple[Param, ...]
     location: str
+    fallback: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,24 +161,27 @@ class _Maker:
         ]
         tensors = dict(zip(block_of(graph).args, inputs, strict=True))
         tensors |= dict(zip(returned, outputs, strict=True))
-        cache = cache_of(graph)
+        cache, refused = cache_of(graph), fallback_of(graph)
         return EntryTable(
             graph=graph,
             name=name,
             role=role_of(graph),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
-            stages=tuple(self._stage(op, tensors) for op in stages_of(graph)),
+            stages=tuple(self._stage(op, tensors, refused) for op in stages_of(graph)),
             cache=None if cache is None else cache.cache.data,
         )
 
-    def _stage(self, op: cpu.CpuOp, tensors: dict[SSAValue, Tensor]) -> Stage:
+    def _stage(
+        self, op: cpu.CpuOp, tensors: dict[SSAValue, Tensor], refused: Collection[str]
+    ) -> Stage:
         return Stage(
             kernel=op.kernel(),
             inputs=tuple(None if v is None else self._tensor(v, tensors) for v in op.arguments()),
             outputs=tuple(self._tensor(v, tensors) for v in op.results),
             params=tuple(op.params()),
             location=location_of(op),
+            fallback=location_of(op) in refused,
         )
 
     def _port(self, value: SSAValue, name: str, owner: str, slot: cpu.SlotAttr | None) -> Tensor:

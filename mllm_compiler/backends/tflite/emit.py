@@ -28,7 +28,7 @@ from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,
-    graphs,
+    functions_of,
     location_of,
     result_names,
     return_of,
@@ -76,15 +76,16 @@ class TfliteArtifact:
 def emit(module: ModuleOp, store: WeightStore) -> TfliteArtifact:
     """The file of a module of tfl ops."""
     file = _File(store)
-    for graph in graphs(module):
-        file.add_graph(graph)
+    functions = functions_of(module, TARGET)
+    for function in functions:
+        file.add_graph(function)
     # Offsets are counted from the start of the file, and have one size: the first writing says how
     # long the FlatBuffer is.
     start = -(-len(file.written(ALIGNMENT)) // ALIGNMENT) * ALIGNMENT
     weights, size = file.placed(start)
     return TfliteArtifact(
         head=file.written(start).ljust(start, b"\0"),
-        entries=tuple(_entry(graph) for graph in graphs(module)),
+        entries=tuple(_entry(function) for function in functions),
         weights=tuple(weights),
         size=size,
     )

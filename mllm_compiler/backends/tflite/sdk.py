@@ -27,15 +27,8 @@ class Interpreter:
     """
 
     def __init__(self, file: memoryview, *, threads: int = 1) -> None:
-        try:
-            litert: Any = import_module("ai_edge_litert.interpreter")
-        except ImportError as fault:
-            raise CompileError(
-                "MLC-V001",
-                "LiteRT is not installed",
-                location="tflite",
-                remedy="pip install 'mllm-compiler[tflite]'",
-            ) from fault
+        check_installed()
+        litert: Any = import_module("ai_edge_litert.interpreter")
         # Constants behind the FlatBuffer are found by their place in a file, never in memory.
         with NamedTemporaryFile(suffix=".tflite") as copy:
             copy.write(file)
@@ -71,6 +64,19 @@ def litert_version() -> str | None:
         return None
 
 
+def check_installed() -> str:
+    """The version of LiteRT.
+
+    Raises:
+        CompileError: `MLC-V001`, it is not installed.
+    """
+    found = litert_version()
+    if found is not None:
+        return found
+    remedy = "pip install 'mllm-compiler[tflite]'"
+    raise CompileError("MLC-V001", "LiteRT is not installed", location="tflite", remedy=remedy)
+
+
 def _refused(fault: Exception) -> CompileError:
     words = str(fault).strip().splitlines()
     return CompileError(
@@ -81,4 +87,4 @@ def _refused(fault: Exception) -> CompileError:
     )
 
 
-__all__ = ["Interpreter", "litert_version"]
+__all__ = ["Interpreter", "check_installed", "litert_version"]

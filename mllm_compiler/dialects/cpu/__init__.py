@@ -31,6 +31,7 @@ from mllm_compiler.dialects.cpu.data import (
     TopKOp,
     TransposeOp,
 )
+from mllm_compiler.dialects.cpu.device import DeviceCallOp
 from mllm_compiler.dialects.cpu.elementwise import F32ElementwiseOp, I64ElementwiseOp
 from mllm_compiler.dialects.cpu.linalg import (
     F32LayerNormOp,
@@ -90,6 +91,7 @@ KERNEL_OPS: list[type[CpuOp]] = [
     UnpackOp,
     IntegerMatmulOp,
     IntegerConvOp,
+    DeviceCallOp,
 ]
 """The ops that are one call of one C kernel."""
 
@@ -109,6 +111,7 @@ __all__ = [
     "CpuOp",
     "CumsumOp",
     "DequantizeOp",
+    "DeviceCallOp",
     "DynamicQuantizeOp",
     "F32AttentionOp",
     "F32ConvOp",

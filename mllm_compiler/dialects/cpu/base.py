@@ -28,8 +28,8 @@ from mllm_compiler.dialects.mllm.contract import check
 LANES = 16
 """Rows of a weight that a packed panel interleaves."""
 
-Param = tuple[str, int | float | Dim]
-"""A parameter of a stage: its kind (`i64`, `f64`, `expr`) and its value."""
+Param = tuple[str, int | float | str | Dim]
+"""A parameter of a stage: its kind (`i64`, `f64`, `expr`, `string`) and its value."""
 
 
 @irdl_attr_definition

@@ -66,10 +66,12 @@ class BucketShapes(ModulePass):
 
     Attributes:
         static: Whether graphs whose symbols have no buckets get their largest sizes too.
+        graphs: The graphs that `static` is said of; none: all.
     """
 
     name = "bucket-shapes"
     static: bool = False
+    graphs: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Puts variants in the place of graphs that have symbols.
@@ -79,11 +81,11 @@ class BucketShapes(ModulePass):
                 too many choices of buckets.
         """
         bounds = {b.symbol.data: b for b in pipeline_of(op).bounds}
-        if not self.static and not any(b.buckets.data for b in bounds.values()):
-            return
+        buckets = any(b.buckets.data for b in bounds.values())
         for graph in graphs(op):
             symbols = _symbols(block_of(graph).args)
-            if symbols:
+            named = not self.graphs or graph.sym_name.data in self.graphs
+            if symbols and (buckets or (self.static and named)):
                 _check_count(graph, [_bound(s, bounds) for s in symbols])
                 _bucket(op, graph, {s: _bound(s, bounds) for s in sorted(symbols)})
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from xdsl.dialects.builtin import f32
+from xdsl.dialects.func import CallOp
 from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.traits import SymbolTable
 
 from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
 from mllm_compiler.dialects.mllm.contract import float_list
 from mllm_compiler.dialects.types import dtype_of, element_of, is_float, shape_of
+from mllm_compiler.passes.graphs import TARGET
 from mllm_compiler.passes.lower_to_cpu import expressions, fused, quantised, tokens
 from mllm_compiler.passes.lower_to_cpu.builder import Builder
 from mllm_compiler.passes.lower_to_cpu.products import linear, rope
@@ -282,6 +285,16 @@ def element_bits(value: float, element: Attribute) -> int:
     return int.from_bytes(raw.ljust(8, b"\0"), "little", signed=True)
 
 
+def _device_call(op: CallOp, b: Builder) -> list[SSAValue]:
+    function = SymbolTable.lookup_symbol(op, op.callee)
+    assert function is not None
+    device = function.attributes[TARGET]
+    types = [result.type for result in op.results]
+    made = cpu.DeviceCallOp.call(op.operands, types, device=device, callee=op.callee)
+    b.insert(made)
+    return list(made.results)
+
+
 LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.WeightOp: quantised.weight,
     mllm.ConstantOp: quantised.constant,
@@ -328,5 +341,6 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.QuantizedLinearOp: quantised.quantized_linear,
     mllm.IntegerMatmulOp: quantised.integer_matmul,
     mllm.IntegerConvOp: quantised.integer_conv,
+    CallOp: _device_call,
 }
 """The function that lowers each op."""

@@ -75,3 +75,40 @@ bool agrees(const test_case *expected, const void *found, size_t *bad) {
   }
   return true;
 }
+
+static mllm_status open_device(void *context, const mllm_bundle *bundle, void **opened,
+                               mllm_error *error) {
+  (void)context, (void)bundle, (void)error;
+  *opened = malloc(1); /* that close is called is seen by a leak checker */
+  return *opened == NULL ? MLLM_OUT_OF_MEMORY : MLLM_OK;
+}
+
+static mllm_status prepare(void *context, void *opened, const char *name, void **function,
+                           mllm_error *error) {
+  (void)context, (void)error;
+  *function = opened;
+  return strcmp(name, "negate") == 0 ? MLLM_OK : MLLM_UNSUPPORTED;
+}
+
+static mllm_status negate(void *context, void *opened, void *function, const mllm_tensor *inputs,
+                          size_t n_inputs, const mllm_tensor *outputs, size_t n_outputs,
+                          mllm_error *error) {
+  (void)context, (void)opened, (void)function, (void)error;
+  if (n_inputs != 1 || n_outputs != 1 || inputs->bytes != outputs->bytes) return MLLM_INTERNAL;
+  if (inputs->dtype != MLLM_F32 || outputs->dtype != MLLM_F32) return MLLM_INTERNAL;
+  const float *x = inputs->data;
+  float *y = outputs->data;
+  for (size_t i = 0; i < inputs->bytes / sizeof *x; i++) y[i] = -x[i];
+  return MLLM_OK;
+}
+
+static void close_device(void *context, void *opened) {
+  (void)context;
+  free(opened);
+}
+
+const mllm_device test_device = {.name = "test",
+                                 .open = open_device,
+                                 .prepare = prepare,
+                                 .run = negate,
+                                 .close = close_device};

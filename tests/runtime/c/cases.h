@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "mllm.h"
+#include "mllm_devices.h"
 
 enum { CASE_INPUTS = 16 };
 
@@ -32,6 +32,9 @@ bool open_cases(const char *path, case_file *file);
 /* False after the last. */
 bool next_case(case_file *file, test_case *made);
 void close_cases(case_file *file);
+
+/* The device "test": its function "negate" is y = -x of f32 tensors of one shape. */
+extern const mllm_device test_device;
 
 /* Within rtol and atol, NaN equal to NaN; the first element that is not, in *bad. */
 bool agrees(const test_case *expected, const void *found, size_t *bad);

@@ -50,8 +50,9 @@ static size_t calls_of(const test_case *test) {
   out.data = aligned_alloc(64, (test->expected.bytes + 127) / 64 * 64);
   atomic_store(&calls, 0);
   atomic_store(&watching, true);
-  mllm_status status = mllm_model_create(test->program, test->program_bytes, test->weights,
-                                         test->weight_bytes, NULL, &model, &error);
+  mllm_status status =
+      mllm_model_create_on(test->program, test->program_bytes, test->weights, test->weight_bytes,
+                           NULL, &test_device, 1, &model, &error);
   if (status == MLLM_OK) {
     status = mllm_session_create(model, &(mllm_session_options){.threads = 3}, &session, &error);
   }

@@ -28,8 +28,9 @@ static mllm_status run_program(const test_case *test, const void *program, const
   void *blocks[CASE_INPUTS + 1] = {NULL};
   const mllm_model_options options = {MLLM_ABI_VERSION, cpu};
   void *weights = own_copy(test->weights, test->weight_bytes, &blocks[CASE_INPUTS]);
-  mllm_status status = mllm_model_create(program, test->program_bytes, weights, test->weight_bytes,
-                                         &options, &model, error);
+  mllm_status status =
+      mllm_model_create_on(program, test->program_bytes, weights, test->weight_bytes, &options,
+                           &test_device, 1, &model, error);
   if (status == MLLM_OK) {
     status =
         mllm_session_create(model, &(mllm_session_options){.threads = threads}, &session, error);
@@ -91,8 +92,8 @@ static bool has_cpu(const test_case *test, const char *cpu) {
   void *block = NULL;
   void *weights = own_copy(test->weights, test->weight_bytes, &block);
   const mllm_model_options options = {MLLM_ABI_VERSION, cpu};
-  (void)mllm_model_create(test->program, test->program_bytes, weights, test->weight_bytes, &options,
-                          &model, &error);
+  (void)mllm_model_create_on(test->program, test->program_bytes, weights, test->weight_bytes,
+                             &options, &test_device, 1, &model, &error);
   const bool has = model != NULL;
   mllm_model_destroy(model);
   free(block);

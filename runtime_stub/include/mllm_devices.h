@@ -1,0 +1,69 @@
+/* mllm_devices.h - devices: what runs functions of a model beside this runtime's own kernels. */
+#ifndef MLLM_DEVICES_H
+#define MLLM_DEVICES_H
+
+#include "mllm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/* Where a device reads and writes tensors. */
+typedef enum mllm_memory {
+  MLLM_MEMORY_HOST = 0 /* the session's own memory; there is no other yet */
+} mllm_memory;
+
+/* The runtime's own kernels: this device is always there, and is not registered. */
+#define MLLM_DEVICE_CPU "cpu"
+
+/* A device that the host registers: the functions of a driver, and what they are called with. Strings
+ * and context outlive the model. A function that fails returns another status than MLLM_OK and may
+ * write its own words to error->message, at most MLLM_MESSAGE_BYTES with NUL; they are told.
+ *
+ * open is called once for a model, and close once where it gave MLLM_OK; prepare once for each call
+ * in the program. What prepare gives belongs to what open gave. run must not keep the tensors: their
+ * dtype, rank and dims are those of the function, data and bytes are set, names are NULL. Sessions
+ * of one model may call run at the same time. */
+typedef struct mllm_device {
+  const char *name;        /* "tflite", as in the program */
+  const char *sdk_version; /* of the vendor's library: "2.3.0"; NULL: not known */
+  const char *soc;         /* the chip; NULL: not known */
+  mllm_memory memory;
+  void *context; /* given to every function */
+  mllm_status (*open)(void *context, const mllm_bundle *bundle, void **opened, mllm_error *error);
+  mllm_status (*prepare)(void *context, void *opened, const char *name, void **function,
+                         mllm_error *error);
+  mllm_status (*run)(void *context, void *opened, void *function, const mllm_tensor *inputs,
+                     size_t n_inputs, const mllm_tensor *outputs, size_t n_outputs,
+                     mllm_error *error);
+  void (*close)(void *context, void *opened);
+} mllm_device;
+
+/* As mllm_model_create and mllm_bundle_model, with devices. A program that calls a device that is not
+ * among them is refused, and so is a bundle whose artifact was made for another version or chip. open
+ * gets NULL in the place of a bundle where there is none. */
+mllm_status mllm_model_create_on(const void *program, size_t program_bytes, const void *weights,
+                                 size_t weight_bytes, const mllm_model_options *options,
+                                 const mllm_device *devices, size_t n_devices, mllm_model **model,
+                                 mllm_error *error);
+mllm_status mllm_bundle_model_on(const mllm_bundle *bundle, const mllm_model_options *options,
+                                 const mllm_device *devices, size_t n_devices, mllm_model **model,
+                                 mllm_error *error);
+
+/* What a session's runs have called so far. */
+typedef struct mllm_counters {
+  uint64_t device_calls;    /* functions of devices */
+  uint64_t fallback_stages; /* kernels that run what a graph's device refuses */
+} mllm_counters;
+
+mllm_counters mllm_session_counters(const mllm_session *session);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MLLM_DEVICES_H */
