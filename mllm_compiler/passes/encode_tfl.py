@@ -68,7 +68,7 @@ class EncodeTfl(ModulePass):
         for graph in graphs(op) if values is not None else ():
             assert values is not None
             inputs = needed_inputs(self.data, graph.sym_name.data)
-            found = encodings_of(graph, inputs, store, values, rules_of(values.bits))
+            found = encodings_of(graph, inputs, store, values, rules_of(values))
             _Graph(graph, found, store).rewrite()
 
 

@@ -14,18 +14,20 @@ from mllm_compiler.dialects.types import element_of, i4, i8
 from mllm_compiler.passes.encodings import Rules
 from mllm_compiler.passes.graphs import users
 from mllm_compiler.passes.matching import made_by
+from mllm_compiler.quantisation.recipe import Values
 from mllm_compiler.quantisation.values import Encoding
 
 
-def rules_of(bits: int) -> Rules:
-    """The rules for codes of so many bits."""
+def rules_of(values: Values) -> Rules:
+    """The rules for codes as a recipe asks for them."""
+    bits = values.bits
 
     def fixed(op: Operation) -> Encoding | None:
         code = FIXED[bits].get(operator(op))
         return None if code is None else Encoding(*code, bits)
 
     return Rules(
-        coded=lambda op: _coded(op, bits),
+        coded=lambda op: _coded(op, bits) and not (values.real_norms and _is_norm(op)),
         operands=_operands,
         moves=_moved,
         fixed=fixed,
@@ -44,6 +46,29 @@ def _coded(op: Operation, bits: int) -> bool:
         return True
     _, weight, bias = op.arguments()
     return weight is not None and _has_rows(op, weight) and (bias is None or _is_stored(bias))
+
+
+def _is_norm(op: Operation) -> bool:
+    """Whether an op is a part of a norm, whose squares and roots have few codes in 8 bits."""
+    return isinstance(op, tfl.RsqrtOp) or _measures(op) or _scales(op)
+
+
+def _measures(op: Operation) -> bool:
+    """Whether an op makes a mean, or what the root of a norm is taken of, and nothing else."""
+    fits = isinstance(op, tfl.MeanOp)
+    fits = fits or (isinstance(op, tfl.AddOp) and _is_stored(op.b))
+    fits = fits or (isinstance(op, tfl.MulOp) and op.a is op.b)
+    fits = fits or (isinstance(op, tfl.SubOp) and isinstance(op.b.owner, tfl.MeanOp))
+    return fits and all(_is_norm(user) for user in users(op.results[0]))
+
+
+def _scales(op: Operation) -> bool:
+    """Whether an op multiplies by the root of a norm, or by its gain, or adds its bias."""
+    if isinstance(op, tfl.MulOp) and any(isinstance(v.owner, tfl.RsqrtOp) for v in op.operands):
+        return True
+    if not isinstance(op, tfl.MulOp | tfl.AddOp) or not _is_stored(op.b):
+        return False
+    return isinstance(op.a.owner, Operation) and _scales(op.a.owner)
 
 
 def _has_rows(op: Operation, weight: SSAValue) -> bool:

@@ -162,10 +162,12 @@ class Values:
     Attributes:
         bits: 8 or 16.
         method: How far the codes of a value reach: `minmax`, `percentile` or `mse`.
+        real_norms: Whether what is within a norm stays real.
     """
 
     bits: int
     method: str = MINMAX
+    real_norms: bool = False
 
     def fault(self) -> tuple[str, str, str] | None:
         """A key that cannot be used, why, and what to write instead."""

@@ -44,6 +44,14 @@ ISLAND = """func.func @f(%x: tensor<3x8xf32> {mllm.name = "x"})
     : (tensor<3x8xf32>, tensor<f32>) -> tensor<3x8xf32>
   func.return %y : tensor<3x8xf32>
 }"""
+NORM = """func.func @f(%x: tensor<3x8xf32> {mllm.name = "x"})
+    -> (tensor<3x8xf32> {mllm.name = "y"}) {
+  %w = mllm.constant dense<[1.0, 2.0, 0.5, 1.0, 1.0, 1.0, 1.0, 1.0]> : tensor<8xf32>
+  %n = mllm.rms_norm %x, %w {epsilon = 1.0e-05 : f64}
+    : (tensor<3x8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+  %y = mllm.binary add %n, %x : (tensor<3x8xf32>, tensor<3x8xf32>) -> tensor<3x8xf32>
+  func.return %y : tensor<3x8xf32>
+}"""
 CLASS = """func.func @f(%x: tensor<1x3x4xf32> {mllm.name = "x"})
     -> (tensor<1x4x4xf32> {mllm.name = "y"}) {
   %c = mllm.constant dense<[[[0.25, -3.0, 0.5, 1.0]]]> : tensor<1x1x4xf32>
@@ -133,6 +141,18 @@ def test_a_fixed_encoding_is_read_by_another_where_values_join(tmp_path: Path) -
     assert forms(module)["quantize:i8"] == 2
     real, found = (run_function(m, "f", {"x": x}, store)["y"] for m in (before, module))
     assert np.abs(found - real).max() < 4 / 255
+
+
+@pytest.mark.parametrize(("keys", "real"), [("", 0), ("real_norms = true\n", 6)])
+def test_a_norm_stays_real_where_the_recipe_says_so(keys: str, real: int, tmp_path: Path) -> None:
+    """Squares, their mean, the root and the gain: all but what a product or a sum reads."""
+    x = RNG.standard_normal((3, 8)).astype(np.float32)
+    recipe = f"[linears]\nbits = 8\n[values]\nbits = 8\n{keys}"
+    _, module, _ = encoded(NORM, tmp_path, x, recipe)
+    within = {"mean", "mul", "add", "rsqrt"}
+    found = forms(module)
+    assert sum(n for f, n in found.items() if f in {f"{name}:f32" for name in within}) == real
+    assert found["add:i8"] == (1 if real else 2)
 
 
 def test_a_recipe_without_values_changes_nothing(tmp_path: Path) -> None:
