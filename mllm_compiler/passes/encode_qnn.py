@@ -23,7 +23,7 @@ from typing import Final
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f16, f32
-from xdsl.dialects.func import FuncOp
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
@@ -35,8 +35,13 @@ from mllm_compiler.dialects.mllm.constants import LARGEST_CONSTANT
 from mllm_compiler.dialects.qnn import QnnOp, StaticTensorOp
 from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.calibration_data import needed_inputs
+from mllm_compiler.passes.encodings import encodings_of
 from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.graphs import block_of, graphs, location_of, remove_dead, return_of
+from mllm_compiler.passes.qnn_codes import CodedGraph
+from mllm_compiler.passes.qnn_forms import rules_of
+from mllm_compiler.quantisation.recipe import read_recipe
 from mllm_compiler.quantisation.values import UNSEEN
 from mllm_compiler.weights import WeightStore
 
@@ -64,10 +69,17 @@ class EncodeQnn(ModulePass):
         """Encodes the graphs in the order of the module.
 
         Raises:
-            CompileError: `MLC-R008`, the chip lacks an operator in a form.
+            CompileError: `MLC-R008`, the chip lacks an operator in a form; `MLC-Q002`, a recipe
+                with `[values]` has no samples.
         """
+        values, store = None if not self.recipe else read_recipe(self.recipe).values, store_of(ctx)
         for graph in graphs(op):
-            halve(graph, store_of(ctx))
+            if values is not None:
+                inputs = needed_inputs(self.data, graph.sym_name.data)
+                found = encodings_of(graph, inputs, store, values, rules_of(values.bits))
+                CodedGraph(graph, found, store).rewrite()
+                remove_dead(graph)
+            halve(graph, store)
             remove_dead(graph)
             check_forms(graph)
 
@@ -81,7 +93,7 @@ def halve(graph: FuncOp, store: WeightStore) -> None:
     for op in list(block.ops):
         if isinstance(op, WeightOp | ConstantOp) and element_of(op.result) == f32:
             _halve_stored(op, store)
-        if isinstance(op, QnnOp) and element_of(op.y) == f32:
+        if isinstance(op, QnnOp) and element_of(op.y) == f32 and not _gives(op):
             op.y._type = tensor_of(f16, extents(op.y))  # pyright: ignore[reportPrivateUsage]
     for at, value in enumerate(end.operands):
         if element_of(value) == f16:
@@ -92,13 +104,23 @@ def halve(graph: FuncOp, store: WeightStore) -> None:
             end.operands[at] = made.y
 
 
+def _gives(op: QnnOp) -> bool:
+    """Whether an op makes reals of codes for the caller alone."""
+    return isinstance(op, qnn.DequantizeOp) and all(
+        isinstance(use.operation, ReturnOp) for use in op.y.uses
+    )
+
+
 def _read_through_cast(argument: SSAValue, before: Operation | None) -> None:
-    """Lets what reads an argument read its halves."""
+    """Lets what reads an argument read its halves; codes are made of the whole."""
+    readers = [use for use in argument.uses if not isinstance(use.operation, qnn.QuantizeOp)]
+    if not readers:
+        return
     made = qnn.CastOp.call([argument], tensor_of(f16, extents(argument)))
     assert before is not None
-    made.location = next((use.operation.location for use in argument.uses), made.location)
-    argument.replace_all_uses_with(made.y)
-    made.operands = [argument]
+    made.location = readers[0].operation.location
+    for use in readers:
+        use.operation.operands[use.index] = made.y
     block = before.parent_block()
     assert block is not None
     block.insert_op_before(made, before)

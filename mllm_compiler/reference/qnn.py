@@ -236,7 +236,7 @@ def _static_tensor(op: Operation, operands: Sequence[Array], frame: Frame) -> Se
     axis, size = op.axis.value.data, op.block_size.value.data
     if size:
         scales = np.repeat(scales, size, 1)
-    elif axis >= 0:
+    else:
         scales = scales.reshape([-1 if i == axis else 1 for i in range(codes.ndim)])
     return ((codes - np.float32(op.zero)) * scales,)
 
