@@ -30,6 +30,7 @@ def support_page() -> str:
         "|---|" + "---|---|" * len(tables),
     ]
     lines += _rows(tables)
+    lines += ["", "## Chips", "", *_chips(targets)]
     lines += ["", "## Notes", "", *_notes(tables)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -47,6 +48,19 @@ def _cells(entry: OpSupport | None) -> tuple[str, str]:
         return "", ""
     stored = f" ({', '.join(entry.weights)})" if entry.weights else ""
     return entry.kernel, f"{', '.join(entry.dtypes)}{stored}"
+
+
+def _chips(targets: list[Target]) -> Iterator[str]:
+    """What `--soc` may name, the default of a target first."""
+    yield "`--soc` names one; the first of a target is its default."
+    yield ""
+    yield "| target | chip | forms | on the CPU | on either, by shape |"
+    yield "|---|---|---|---|---|"
+    for t in targets:
+        for soc in t.socs.values():
+            forms, either = ", ".join(soc.forms), ", ".join(soc.either)
+            host = ", ".join(soc.host) if soc.measured else "not measured"
+            yield f"| `{t.name}` | {soc.name} | {forms} | {host} | {either} |"
 
 
 def _notes(tables: list[Target]) -> Iterator[str]:
