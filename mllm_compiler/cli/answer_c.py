@@ -107,7 +107,7 @@ class CSide:
             return {}
         return {
             "device_calls": counters.device_calls,
-            "fallback_operations": counters.fallback_stages,
+            "fallback_stages": counters.fallback_stages,
         }
 
     def run_tensors(self, inputs: Path, outputs: Path, entry: str | None) -> Facts:

@@ -22,6 +22,7 @@ TARGET = "The backend: c, numpy, qnn, rknn or tflite."
 SOC = "The chip, of a target that has some.  [default: the target's first]"
 KEEP_VALUES = "Also return what nodes of the model give, by a pattern of their names: '*/mlp/*'."
 PLACE = "Run a graph on another device: vision=tflite; the target c calls it."
+FALLBACK = "Where operations run that the device of a graph refuses.  [default: none]"
 PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 
 
@@ -30,6 +31,7 @@ PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 @click.option("--target", default="c", show_default=True, help=TARGET)
 @click.option("--soc", metavar="CHIP", help=SOC)
 @click.option("--place", "places", multiple=True, metavar="GRAPH=DEVICE", help=PLACE)
+@click.option("--fallback", type=click.Choice(["none", "c"]), default="none", help=FALLBACK)
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--quant", metavar="RECIPE", help="Quantise: a built-in recipe or a .toml file.")
 @click.option("--prune", default="", metavar="PASSES", help=PRUNE)
@@ -53,6 +55,7 @@ def compile_command(
     target: str,
     soc: str | None,
     places: tuple[str, ...],
+    fallback: str,
     dims: tuple[str, ...],
     quant: str | None,
     prune: str,
@@ -85,6 +88,9 @@ def compile_command(
     check_target(target, where)
     placed = read_places(places)
     check_places(placed, target, "--place")
+    if fallback != "none" and not placed:
+        text, remedy = "--fallback needs --place", "place a graph on a device"
+        raise CompileError("MLC-U007", text, location=where, remedy=remedy)
     if emit is not None and placed:
         text = "--emit c and --place exclude each other"
         raise CompileError("MLC-U007", text, location=where, remedy="leave one of them out")
@@ -106,6 +112,7 @@ def compile_command(
             target=target,
             soc=soc,
             places=placed,
+            fallback=fallback,
             dims=read_dims(dims),
             prune=prune,
             output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),

@@ -27,7 +27,7 @@ from mllm_compiler.recipes import build_recipe
 from runtime_stub import Counters, Model
 from runtime_stub.tensors import Array
 from tests.bundle.small_bundle import KEY
-from tests.runtime.onnx_answers import OnnxModel
+from tests.runtime.onnx_answers import Graph, OnnxModel
 
 pytestmark = pytest.mark.vendor
 UNSIGNED = Policy(allow_unsigned=True)
@@ -120,6 +120,28 @@ def test_only_what_a_device_runs_gets_static_shapes(tmp_path: Path) -> None:
         assert model.counters.device_calls == 1
 
 
+def test_what_the_device_refuses_runs_between_its_calls(tmp_path: Path) -> None:
+    """TFLite has no cubic resize: the positions of tiny-dinov2 are resized by C kernels."""
+    model, path = folder("tiny-dinov2"), tmp_path / "out"
+    words = ["compile", str(model), "--place", "vision=tflite", "-o", str(path), "--unsigned"]
+    assert run(words) == 3
+    assert not path.exists()
+    assert run([*words, "--fallback", "c"]) == 0
+    opened = open_bundle(path, UNSIGNED)
+    block = json.loads(bytes(opened.member("targets/tflite/device.json")))
+    (plan,) = block["graphs"].values()
+    assert len(plan["calls"]) == 2
+    assert plan["fallback"] == {"/embeddings/Resize": "tflite: no kernel"}
+    onnx = Graph(model / "model.onnx")
+    x = np.random.default_rng(3).standard_normal((1, 3, 56, 56)).astype(np.float32)
+    (expected,) = onnx.run({"pixel_values": x}).values()
+    with model_of(opened) as loaded:
+        (found,) = loaded.run("vision", {"pixel_values": x}).values()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+        assert loaded.counters.device_calls == 2
+        assert loaded.counters.fallback_stages > 0
+
+
 def test_mllmc_run_counts_calls_and_refuses_another_litert(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +151,7 @@ def test_mllmc_run_counts_calls_and_refuses_another_litert(
     words += ["--entry", "vision", "--allow-unsigned", "--json"]
     assert run(["run", str(opened.path), *words]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["device_calls"], facts["fallback_operations"]) == (1, 0)
+    assert (facts["device_calls"], facts["fallback_stages"]) == (1, 0)
 
     block = json.loads(bytes(opened.member("targets/tflite/device.json")))
     block["sdk"]["version"] = "99.1"
