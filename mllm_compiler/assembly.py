@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -11,6 +11,7 @@ from mllm_compiler.backends.artifact import Entry, Port
 from mllm_compiler.backends.buckets import served_entry
 from mllm_compiler.backends.c.artifact import CArtifact
 from mllm_compiler.backends.c.emit import emit as emit_program
+from mllm_compiler.backends.neuron.compile import compile_module as compile_neuron
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.backends.numpy.compile import compile_module as numpy_artifact
 from mllm_compiler.backends.qnn.emit import QnnArtifact
@@ -62,10 +63,12 @@ class Outside:
     """What a target may use that is not in the module.
 
     Attributes:
+        soc: The chip that was named.
         samples: A folder of `GRAPH/NNNN.npz`, inputs of each graph; empty without a recipe.
         warn: Is told of what a bundle lacks.
     """
 
+    soc: str | None = None
     samples: str = ""
     warn: Callable[[str], None] = lambda text: None
 
@@ -158,10 +161,26 @@ def _with_weights(
 
 
 def _tflite(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
-    artifact, member = emit_tflite(module, store), "targets/tflite/model.tflite"
+    return _with_file("tflite", emit_tflite(module, store), module, store)
+
+
+def _neuron(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
+    built = compile_neuron(module, store, outside.soc, outside.warn)
+    made = _with_file("neuron", built.artifact, module, store)
+    others = [content_of_bytes(f"targets/neuron/{n}", raw) for n, raw in built.files.items()]
+    return replace(
+        made,
+        contents=(*made.contents, *others),
+        compatibility=Compatibility(soc=(built.soc,), sdk=built.sdk),
+    )
+
+
+def _with_file(target: str, artifact: TfliteArtifact, module: ModuleOp, store: WeightStore) -> Made:
+    """A `.tflite`, which has its weights, and the module that says what it takes and gives."""
+    member = f"targets/{target}/model.tflite"
     file = Content(member, artifact.size, lambda: artifact.stream(store))
-    text = content_of_bytes("targets/tflite/module.mlir", f"{text_of(module)}\n".encode())
-    return Made(artifact, member, (text, file), PlanRecord())
+    text = content_of_bytes(f"targets/{target}/module.mlir", f"{text_of(module)}\n".encode())
+    return Made(artifact, member, (text, file))
 
 
 def _qnn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
@@ -199,6 +218,7 @@ def _rknn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
 
 PROGRAMS: dict[str, Callable[[ModuleOp, WeightStore, Outside], Made]] = {
     "c": _c,
+    "neuron": _neuron,
     "numpy": _numpy,
     "qnn": _qnn,
     "rknn": _rknn,

@@ -213,7 +213,8 @@ def compile_model(
                 given, samples = samples, Path(folder) / "padded"
                 write_padded(module, given, samples, imported.store)
             step("writing the bundle")
-            outside = Outside(samples="" if samples is None else str(samples), warn=warn)
+            given = "" if samples is None else str(samples)
+            outside = Outside(soc=request.soc, samples=given, warn=warn)
             manifest = _write(request, imported, record, outside)
             sources = _write_c(request, module)
     return Compiled(
@@ -307,6 +308,8 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
         return {"target": request.target, "fallback": request.fallback, "graphs": places}
     if name == "lower-to-qnn":
         return {"soc": request.soc or ""}
+    if name == "lower-to-tfl":
+        return {"target": request.target}
     if name == "lower-to-rknn":
         return {"soc": target("rknn").soc(request.soc).name, "recipe": request.quant or ""}
     if name == "keep-values" and request.keep_values is not None:

@@ -196,7 +196,7 @@ PIPELINES: dict[str, tuple[Stage, ...]] = {
 }
 """Pipelines by name; those of targets have the target's name."""
 
-TARGETS = ("c", "numpy", "qnn", "rknn", "tflite")
+TARGETS = ("c", "neuron", "numpy", "qnn", "rknn", "tflite")
 """The backends that `--target` names."""
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PATH = click.Path(path_type=Path)
 DIM = "A symbolic dimension: NAME=8 fixes it, 'NAME<=8' bounds it, NAME=1,4,8 makes buckets."
 
-TARGET = "The backend: c, numpy, qnn, rknn or tflite."
+TARGET = "The backend: c, neuron, numpy, qnn, rknn or tflite."
 SOC = "The chip, of a target that has some.  [default: the target's first]"
 KEEP_VALUES = "Also return what nodes of the model give, by a pattern of their names: '*/mlp/*'."
 PLACE = "Run a graph on another device: vision=tflite; the target c calls it."

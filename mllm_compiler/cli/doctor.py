@@ -39,7 +39,7 @@ OPTIONAL = {
         "pip install 'mllm-compiler[qnn]'",
     ),
     "ai-edge-litert": (
-        "running bundles of the target tflite",
+        "running bundles of the targets tflite and neuron",
         "pip install 'mllm-compiler[tflite]'",
     ),
     "onnxsim": ("mllmc compile --simplify", "pip install 'mllm-compiler[simplify]'"),
@@ -120,6 +120,7 @@ def findings() -> Iterator[Finding]:
         state = "ok" if version else "optional"
         yield Finding(name, version or "missing", state, "" if version else f"{how} ({purpose})")
     yield _rknn()
+    yield _neuron()
     yield from _folders()
 
 
@@ -177,6 +178,21 @@ def _rknn() -> Finding:
     remedy = "" if known else f"the support table is that of {VERSION}"
     state = "ok" if known else "optional"
     return Finding(PACKAGE, f"{toolkit.version} in {toolkit.folder}", state, remedy)
+
+
+def _neuron() -> Finding:
+    """MediaTek's library, which comes with NeuroPilot."""
+    from mllm_compiler.backends.neuron.sdk import LIBRARY, VARIABLE, adapter_folder
+    from mllm_compiler.errors import CompileError
+
+    how = f"name NeuroPilot's folder of it in {VARIABLE} (compiling for MediaTek ahead of time)"
+    try:
+        folder = adapter_folder()
+    except CompileError as fault:
+        return Finding(LIBRARY, str(fault), "optional", how)
+    if folder is None:
+        return Finding(LIBRARY, "missing", "optional", how)
+    return Finding(LIBRARY, str(folder), "ok")
 
 
 def _tools() -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from mllm_compiler.backends.neuron.runner import NeuronRunner
 from mllm_compiler.backends.numpy.runner import NumpyRunner
 from mllm_compiler.backends.qnn.runner import QnnRunner
 from mllm_compiler.backends.rknn.runner import RknnRunner
@@ -24,6 +25,7 @@ from mllm_compiler.reference.mllm_quant import dequantized
 Array = NDArray[np.generic]
 
 RUNNERS: dict[str, type[Runner]] = {
+    "neuron": NeuronRunner,
     "numpy": NumpyRunner,
     "qnn": QnnRunner,
     "rknn": RknnRunner,

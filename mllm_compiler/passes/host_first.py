@@ -9,8 +9,9 @@
     %b = tfl.cast %m : ..
 
 LiteRT cuts a graph at each operator that its plugin for MediaTek leaves to the CPU, in the order of
-the file: look-ups, masks and whole numbers of 64 bits come first, so that one network has the rest.
-An operator of that kind between two of the NPU is refused; behind them all it may stand.
+the file: look-ups, and what computes on whole numbers and booleans alone, come first, so that one
+network has all reals. An operator for the CPU between two on reals is refused; behind them all it
+may stand.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from xdsl.passes import ModulePass
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
 from mllm_compiler.dialects.neuron.base import TENSORS
 from mllm_compiler.dialects.tfl import PseudoQconstOp, TflOp
-from mllm_compiler.dialects.types import element_of
+from mllm_compiler.dialects.types import element_of, is_float
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import target
 from mllm_compiler.passes.graphs import block_of, graphs, location_of, users
@@ -47,10 +48,10 @@ class HostFirst(ModulePass):
         for graph in graphs(op):
             behind = _behind(graph)
             block = block_of(graph)
-            first = next(filter(is_taken, block.ops), None)
+            first = next(filter(_is_network, block.ops), None)
             for one in list(block.ops):
                 data = isinstance(one, WeightOp | ConstantOp)
-                before = isinstance(one, TflOp) and not is_taken(one) and one not in behind
+                before = isinstance(one, TflOp) and not _is_network(one) and one not in behind
                 if first is not None and (data or before):
                     one.detach()
                     block.insert_op_before(one, first)
@@ -66,6 +67,11 @@ def is_taken(op: Operation) -> bool:
     return all(element_of(v) in TENSORS.values() for v in values)
 
 
+def _is_network(op: Operation) -> bool:
+    """Whether the plugin takes an operator on reals."""
+    return is_taken(op) and any(is_float(element_of(v)) for v in (*op.operands, *op.results))
+
+
 def _behind(graph: FuncOp) -> set[Operation]:
     """The operators for the CPU that read what the NPU computes."""
     reads: dict[SSAValue, Operation | None] = {}
@@ -75,7 +81,7 @@ def _behind(graph: FuncOp) -> set[Operation]:
             continue
         read = [reads[v] for v in op.operands if v in reads]
         left = next(filter(None, read), None)
-        if not is_taken(op):
+        if not _is_network(op):
             behind |= {op} if read else set()
             reads.update((r, left or op) for r in op.results if read)
             continue

@@ -38,3 +38,16 @@ func.func @counts_on_the_host(%x: tensor<4xf32>, %n: tensor<1xi64>) -> (tensor<4
   %1 = tfl.add %n, %n {fused_activation_function = "NONE"} : (tensor<1xi64>, tensor<1xi64>) -> tensor<1xi64>
   func.return %0, %1 : tensor<4xf32>, tensor<1xi64>
 }
+
+// A boolean that a choice on the CPU reads goes with it, though the plugin takes its reshape.
+// CHECK-LABEL: func.func @brings_booleans_forward
+// CHECK: [[C:%.+]] = tfl.reshape %c
+// CHECK: tfl.select_v2 [[C]]
+// CHECK: tfl.mul %x, %x
+func.func @brings_booleans_forward(%x: tensor<4xf32>, %c: tensor<4xi1>, %n: tensor<1x4xi64>) -> (tensor<4xf32>, tensor<1x4xi64>) {
+  %0 = tfl.mul %x, %x {fused_activation_function = "NONE"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %1 = mllm.constant dense<[1, 4]> : tensor<2xi32>
+  %2 = tfl.reshape %c, %1 : (tensor<4xi1>, tensor<2xi32>) -> tensor<1x4xi1>
+  %3 = tfl.select_v2 %2, %n, %n : (tensor<1x4xi1>, tensor<1x4xi64>, tensor<1x4xi64>) -> tensor<1x4xi64>
+  func.return %0, %3 : tensor<4xf32>, tensor<1x4xi64>
+}

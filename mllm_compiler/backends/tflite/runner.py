@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mllm_compiler.backends.runner import Array, Runner
 from mllm_compiler.backends.tflite.sdk import Interpreter
@@ -16,6 +17,7 @@ from mllm_compiler.reference.executor import arguments, bind_symbols
 class TfliteRunner(Runner):
     """Runs graphs by their signatures; the module says what they take and give."""
 
+    MEMBER: ClassVar[str] = "targets/tflite/model.tflite"
     _interpreter: Interpreter | None = field(default=None, init=False)
 
     def open(self, names: Iterable[str], member: Callable[[str], memoryview]) -> None:
@@ -24,7 +26,7 @@ class TfliteRunner(Runner):
         Raises:
             CompileError: `MLC-V001`, LiteRT is not installed; `MLC-V002`, it refuses the file.
         """
-        self._interpreter = Interpreter(member("targets/tflite/model.tflite"))
+        self._interpreter = Interpreter(member(self.MEMBER))
 
     def run_graph(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs of a graph by name, on inputs of its shapes.

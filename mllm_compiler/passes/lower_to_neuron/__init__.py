@@ -22,7 +22,7 @@ from mllm_compiler.dialects import store_of
 from mllm_compiler.passes.graphs import block_of, graphs, remove_dead
 from mllm_compiler.passes.host_first import is_taken
 from mllm_compiler.passes.lower_to_neuron.builder import Builder
-from mllm_compiler.passes.lower_to_neuron.table import LEGALISATIONS
+from mllm_compiler.passes.lower_to_neuron.table import LEGALISATIONS, refused
 
 OLDEST = "8.2.24"
 """The oldest version of MediaTek's library that the plugin was measured with."""
@@ -53,7 +53,10 @@ class LowerToNeuron(ModulePass):
             builder = Builder(graph, ops[0], store_of(ctx), adapter=version)
             for one in ops:
                 builder.at = one
-                made = LEGALISATIONS[type(one)](one, builder)
+                legalise = LEGALISATIONS.get(type(one))
+                if legalise is None:
+                    raise refused(one, "it is no operation of Neuron", "use the target tflite")
+                made = legalise(one, builder)
                 for old, new in zip(one.results, made, strict=True):
                     old.replace_all_uses_with(new)
                 one.detach()

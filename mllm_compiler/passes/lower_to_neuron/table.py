@@ -81,7 +81,7 @@ def _reduced(op: Any, b: Builder) -> list[SSAValue]:
 
 def _gelu(op: tfl.GeluOp, b: Builder) -> list[SSAValue]:
     if not op.approximate:
-        raise _refused(op, "the plugin computes the approximation", "use approximate-gelu before")
+        raise refused(op, "the plugin computes the approximation", "use approximate-gelu before")
     return b.call(neuron.GeluOp, op, [op.x], approximate=1)
 
 
@@ -101,7 +101,7 @@ def _batch_matmul(op: tfl.BatchMatmulOp, b: Builder) -> list[SSAValue]:
 
 def _concatenation(op: tfl.ConcatenationOp, b: Builder) -> list[SSAValue]:
     if _fuse(op) != "NONE":
-        raise _refused(op, "it ends with an activation", "make that an operator of its own")
+        raise refused(op, "it ends with an activation", "make that an operator of its own")
     return b.call(neuron.ConcatenationOp, op, [*op.xs], axis=op.axis)
 
 
@@ -117,7 +117,7 @@ def _strided_slice(op: tfl.StridedSliceOp, b: Builder) -> list[SSAValue]:
 def _conv(op: Any, b: Builder) -> list[SSAValue]:
     depthwise = isinstance(op, tfl.DepthwiseConv2dOp)
     if not depthwise and extents(op.x)[3] != extents(op.filter)[3]:
-        raise _refused(op, "it has groups", "make a convolution of each")
+        raise refused(op, "it has groups", "make a convolution of each")
     own = {"multiplier": op.depth_multiplier} if depthwise else {}
     bias: SSAValue = b.zeros(extents(op.y)[3]) if op.bias is None else op.bias
     return b.call(
@@ -140,11 +140,11 @@ def _pool(op: Any, b: Builder) -> list[SSAValue]:
 def _codes(op: tfl.PseudoQconstOp, b: Builder) -> list[SSAValue]:
     if op.block_size.value.data:
         reason = "the plugin stops at scales of blocks"
-        raise _refused(op, reason, "give a recipe with a scale for each row")
+        raise refused(op, reason, "give a recipe with a scale for each row")
     if element_of(op.codes) == i4 and b.adapter < INT4_ADAPTER:
         known = ".".join(map(str, b.adapter))
         reason = f"the plugin loses the scales of 4 bits with MediaTek's library {known}"
-        raise _refused(op, reason, "give a recipe of 8 bits, or name an adapter of 8.2.28")
+        raise refused(op, reason, "give a recipe of 8 bits, or name an adapter of 8.2.28")
     assert op.scales is not None, "what has one scale for all is no operand of an operator on reals"
     numbers = numbers_of(op.scales, b.store)
     assert numbers is not None
@@ -171,11 +171,12 @@ def _window(op: Any) -> dict[str, Any]:
 def _fuse(op: Any) -> str:
     word: str = op.fused_activation_function.data
     if word not in FUSES:
-        raise _refused(op, f"Neuron fuses no {word}", "make that an operator of its own")
+        raise refused(op, f"Neuron fuses no {word}", "make that an operator of its own")
     return FUSES[word]
 
 
-def _refused(op: TflOp, why: str, remedy: str) -> CompileError:
+def refused(op: Operation, why: str, remedy: str) -> CompileError:
+    """What to raise at an operator that the plugin stops at, or changes."""
     text = f"'{op.name}' has no home on 'neuron': {why}"
     return CompileError("MLC-R001", text, location=location_of(op), remedy=remedy)
 
