@@ -16,7 +16,7 @@ from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.cli.main import run
 from mllm_compiler.dialects import make_context
 from mllm_compiler.errors import CompileError
-from mllm_compiler.hal import target
+from mllm_compiler.hal import Target, target
 from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes import host_first
 from mllm_compiler.passes.lower_to_neuron import LowerToNeuron
@@ -92,7 +92,11 @@ def test_a_wrong_entry_of_the_table_is_a_line(monkeypatch: pytest.MonkeyPatch) -
     """EXP is no operation of Neuron; the probe in tests/vendor would fail for it too."""
     table = target("neuron")
     wrong = replace(table, operators=table.operators | {"EXP"})
-    monkeypatch.setattr(host_first, "target", lambda name: wrong)
+
+    def named(name: str) -> Target:
+        return wrong
+
+    monkeypatch.setattr(host_first, "target", named)
     context = make_context()
     with pytest.raises(CompileError) as caught:
         run_passes(Parser(context, EXP).parse_module(), [LowerToNeuron()], context)

@@ -9,6 +9,7 @@ from mllm_compiler.dialects import make_context
 from mllm_compiler.errors import CompileError
 from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes.lower_to_neuron import LowerToNeuron
+from mllm_compiler.passes.lower_to_tfl import LowerToTfl
 
 ROWS = """
 func.func @f(%x: tensor<2x64xf32>, %q: tensor<3x64x{codes}>) -> tensor<2x3xf32> {{
@@ -53,3 +54,18 @@ def test_four_bits_pass_with_a_newer_library() -> None:
     module = Parser(context, FOUR_BITS).parse_module()
     run_passes(module, [LowerToNeuron(adapter="8.2.28")], context)
     assert "neuron.symm_per_channel" in str(module)
+
+
+def test_a_choice_of_what_no_half_holds_is_refused() -> None:
+    """-1e9 is infinite as a half, and 0 times it no number."""
+    text = """
+    func.func @f(%c: tensor<2xi1>, %x: tensor<2xf32>) -> tensor<2xf32> {
+      %h = mllm.constant dense<-1.0e9> : tensor<f32>
+      %y = mllm.select %c, %x, %h : (tensor<2xi1>, tensor<2xf32>, tensor<f32>) -> tensor<2xf32>
+      func.return %y : tensor<2xf32>
+    }
+    """
+    context = make_context()
+    module = Parser(context, text).parse_module()
+    with pytest.raises(CompileError, match="a half times 0 must be 0"):
+        run_passes(module, [LowerToTfl(target="neuron")], context)

@@ -162,7 +162,20 @@ def _embedding(op: mllm.EmbeddingOp, b: Builder) -> SSAValue:
 
 
 def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
+    known = made_by(op.indices, mllm.ConstantOp)
+    if not b.takes(tfl.GatherOp) and known is not None and mllm.array_of(known.value).size == 1:
+        at = int(mllm.array_of(known.value).item()) % extents(op.x)[op.axis.value.data]
+        return _picked(op, b, at)
     return _looked_up(b, op.x, op.indices, op.axis.value.data)
+
+
+def _picked(op: mllm.GatherOp, b: Builder, at: int) -> SSAValue:
+    """One element of an axis, as a slice."""
+    axis, dims = op.axis.value.data, list(extents(op.x))
+    starts, ends = [0] * len(dims), list(dims)
+    starts[axis], ends[axis], dims[axis] = at, at + 1, 1
+    sides = [b.whole(side) for side in (starts, ends, [1] * len(dims))]
+    return b.reshape(b.call(tfl.StridedSliceOp, [op.x, *sides], dims), extents(op.result))
 
 
 def _looked_up(b: Builder, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
