@@ -308,7 +308,7 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
         return {"target": request.target, "fallback": request.fallback, "graphs": places}
     if name == "lower-to-qnn":
         return {"soc": request.soc or ""}
-    if name == "lower-to-tfl":
+    if name == "lower-to-tfl" and target(request.target).operators:
         return {"target": request.target}
     if name == "lower-to-rknn":
         return {"soc": target("rknn").soc(request.soc).name, "recipe": request.quant or ""}
