@@ -282,7 +282,11 @@ static mllm_status check_entries(mllm_program *program, mllm_error *error) {
     const mllm_entry_record *entry = &program->entries[i];
     if (!is_entry(program, entry) || !keeps_inputs(program, entry, is_input)) {
       status = bad(error, "entry", i);
-    } else if (entry->buckets != 0 && !mllm_buckets_check(program, i)) {
+    }
+  }
+  /* A table speaks of the entries behind its own: all are in range by now. */
+  for (uint32_t i = 0; i < count && status == MLLM_OK; i++) {
+    if (program->entries[i].buckets != 0 && !mllm_buckets_check(program, i)) {
       status = bad(error, "buckets of entry", i);
     }
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from itertools import product
 
@@ -139,3 +140,14 @@ def test_a_table_whose_sizes_are_not_those_of_the_graph_reads_nothing_else() -> 
     session = session_of(decoder((2, 1, 0, 1, 1, 0, 6, 4), sizes=((3, 2),)))
     with pytest.raises(RunError, match="does not fit the graph of its bucket"):
         session.run({"in0": normal(2, 6), "in1": normal(2, 4)})
+
+
+@pytest.mark.parametrize("field", [2, 4, 6])
+def test_a_graph_out_of_range_is_refused_before_its_ports_are_read(field: int) -> None:
+    """Stages, inputs or outputs of the entry behind a table begin outside of the file."""
+    program, weights = decoder().finish()
+    (entries,) = struct.unpack_from("<I", program, 12 + 8 * 10)
+    changed = bytearray(program)
+    struct.pack_into("<I", changed, entries + 40 + 4 * field, 0x7FFFFFF0)
+    with pytest.raises(RunError, match="malformed program: entry 1"):
+        Model(bytes(changed), weights)
