@@ -18,6 +18,7 @@ from mllm_compiler.backends.buckets import Bucketed, bucketed_of
 from mllm_compiler.backends.padding import Fit, bound_values
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm import CacheAttr
+from mllm_compiler.dialects.types import dtype_of, element_of
 from mllm_compiler.passes.calibration_data import graph_inputs
 from mllm_compiler.passes.graphs import argument_names, graphs, pipeline_of
 from mllm_compiler.reference import Array, find_function, run_function
@@ -115,13 +116,19 @@ class _Reader:
         values, sizes = bound_values(self.bucketed, piece), self.bucketed.variants[graph]
         cut = self._part(piece, {s: min(n, sizes[s]) for s, n in values.items()}, {})
         fit = Fit(self.bucketed, graph, bound_values(self.bucketed, cut))
-        return fit.pad(cut, argument_names(find_function(self.module, graph)))
+        return self._fitted(fit, cut)
 
     def _run(self, piece: Sample) -> Sample:
         fit = Fit(self.bucketed, self.largest, bound_values(self.bucketed, piece))
-        wanted = argument_names(find_function(self.module, self.largest))
-        padded = fit.pad(piece, wanted)
+        padded = self._fitted(fit, piece)
         return fit.cut(run_function(self.module, self.largest, padded, self.store))
+
+    def _fitted(self, fit: Fit, piece: Sample) -> Sample:
+        """The inputs of a graph, in its types: some chips have whole numbers of 32 bits only."""
+        graph = find_function(self.module, fit.variant)
+        padded = fit.pad(piece, argument_names(graph))
+        types = [dtype_of(element_of(value)) for value in graph.args]
+        return {n: a.astype(t) for (n, a), t in zip(padded.items(), types, strict=True)}
 
     def _counted(self) -> tuple[str, str]:
         """The symbols of past and new tokens; nothing where the entry has no cache."""
