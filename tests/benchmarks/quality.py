@@ -35,9 +35,10 @@ def main() -> int:
     if asked.only is not None and target is not None and target.exists():
         before = json.loads(target.read_text(encoding="utf-8"))
         found, measured = before["figures"], before.get("measured", {})
+    now = commit()  # Before the file of figures changes the tree.
     for name in asked.only or MODELS:
         found |= import_module(f"tests.benchmarks.quality_{name}").figures()
-        measured[name] = commit()
+        measured[name] = now
         write(found, target, measured=measured)
     show(found)
     return 0
