@@ -18,7 +18,7 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +129,7 @@ def read_members(package: Path, *names: str) -> list[bytes]:
 
 
 @contextmanager
-def _opened(package: Path) -> Iterator[tuple[Collection[str], Callable[[str], bytes]]]:
+def _opened(package: Path) -> Generator[tuple[Collection[str], Callable[[str], bytes]]]:
     """The names of the members of an archive, and how one is read."""
     if zipfile.is_zipfile(package):
         with zipfile.ZipFile(package) as archive:
