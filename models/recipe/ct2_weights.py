@@ -33,6 +33,8 @@ WHISPER_WHEELS = (
 _DTYPES = (np.float32, np.int8, np.int16, np.int32, np.float16)  # by CTranslate2's type number
 _VERSION = 6
 
+FIRST_MERGE = "Ġ t"
+
 
 @dataclass(frozen=True)
 class Whisper:
@@ -68,9 +70,22 @@ def whisper_base() -> Whisper:
         config=config,
         encoder=_encoder(tensors, config),
         decoder=_decoder(tensors, config),
-        tokenizer=tokenizer,
+        tokenizer=with_first_merge(tokenizer),
         settings=cast("dict[str, list[int]]", json.loads(settings)),
     )
+
+
+def with_first_merge(tokenizer: bytes) -> bytes:
+    """The package's `tokenizer.json` with the merge that it lost.
+
+    Token 256, `Ġt`, is what the first merge makes; without it a text has no token that begins so,
+    and ` the` becomes two that the model never saw in a row.
+    """
+    content = json.loads(tokenizer)
+    merges = cast("list[str]", content["model"]["merges"])
+    if FIRST_MERGE not in merges:
+        merges.insert(0, FIRST_MERGE)
+    return json.dumps(content, ensure_ascii=False).encode()
 
 
 class _Reader:

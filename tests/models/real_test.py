@@ -98,3 +98,5 @@ def test_whisper_writes_down_what_is_said() -> None:
         made = later.run({"input_ids": np.array([[token]], np.int64)} | cache)
     words = re.sub(r"[^a-z ]", "", tokenizer.decode(said).lower().replace("mr.", "mister")).split()
     assert words == clip.transcript.split()
+    # The tokens that the model says are those that its text is trained to be cut into.
+    assert tokenizer.encode(tokenizer.decode(said), add_special_tokens=False).ids == said
