@@ -1,7 +1,7 @@
 # make demo    compile a vision-language model from ONNX and let it describe two pictures
 # make test    the fast tests, under ten minutes on two cores
 # make check   style, types, architecture, lit, real models, sanitizers, 8 minutes of hostile models
-# make prove   every test at full length, 20,000 hostile models, and the quality of the trained model
+# make prove   every test at full length, vendors' too, 20,000 hostile models, and the quality of the trained model
 # make bench   benchmarks; figures go to docs/figures/
 # make vendor  what vendors' own libraries say of the artifacts; installs them first
 # make .venv-rknn  Rockchip's toolkit alone, in an environment of its own
@@ -48,12 +48,12 @@ check: .venv/runtime
 	@$(STAGE) slow-tests $(PYTESTS) -m "slow and not vendor" $(SANITIZED:%=--ignore=%) --durations=10
 
 vendor: .venv/vendor
-	$(PYTESTS) -m vendor
+	$(PYTESTS) -m "vendor and not slow"
 
 sanitize: .venv/runtime
 	$(PYTESTS) $(SANITIZED)
 
-prove: .venv/runtime
+prove: .venv/vendor
 	$(PYTESTS) --durations=20
 	$(BIN)/python tests/fuzz/run.py --mutants 20000
 	$(BIN)/python models/meeting-vlm/evaluate.py
