@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects.types import element_of, shape_of
-from mllm_compiler.passes.graphs import argument_names, block_of, result_names, return_of
+from mllm_compiler.passes.graphs import (
+    argument_names,
+    block_of,
+    result_names,
+    return_of,
+    role_of,
+)
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.weights import WeightStore
 
@@ -59,6 +67,20 @@ class Entry:
     cache: CacheNames | None
     stages: dict[str, int]
     topology: str
+
+
+def entry_of(graph: FuncOp, ops: Sequence[Operation], called: Iterable[str]) -> Entry:
+    """The entry of a graph whose ops are these, and which calls these operators."""
+    topology = hashlib.sha256("\n".join(str(op) for op in ops).encode())
+    return Entry(
+        name=graph.sym_name.data,
+        role=role_of(graph),
+        inputs=inputs_of(graph),
+        outputs=outputs_of(graph),
+        cache=None,
+        stages=dict(Counter(called)),
+        topology=topology.hexdigest(),
+    )
 
 
 def inputs_of(graph: FuncOp) -> tuple[Port, ...]:

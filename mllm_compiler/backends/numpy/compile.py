@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -11,11 +9,11 @@ from typing import Final
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from mllm_compiler.backends.artifact import Entry, inputs_of, outputs_of, stream_weights
+from mllm_compiler.backends.artifact import Entry, entry_of, stream_weights
 from mllm_compiler.dialects.cpu.weights import PLAIN
 from mllm_compiler.dialects.mllm import WeightOp
 from mllm_compiler.dialects.printing import text_of
-from mllm_compiler.passes.graphs import block_of, graphs, role_of
+from mllm_compiler.passes.graphs import block_of, graphs
 from mllm_compiler.passes.pack_weights import ALIGNMENT, PackedWeight
 from mllm_compiler.weights import WeightStore
 
@@ -70,13 +68,4 @@ def compile_module(module: ModuleOp) -> NumpyArtifact:
 
 def _entry(graph: FuncOp) -> Entry:
     ops = [op for op in block_of(graph).ops if not isinstance(op, WeightOp)]
-    topology = hashlib.sha256("\n".join(str(op) for op in ops).encode())
-    return Entry(
-        name=graph.sym_name.data,
-        role=role_of(graph),
-        inputs=inputs_of(graph),
-        outputs=outputs_of(graph),
-        cache=None,
-        stages=dict(Counter(op.name for op in ops)),
-        topology=topology.hexdigest(),
-    )
+    return entry_of(graph, ops, (op.name for op in ops))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -20,7 +19,7 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from mllm_compiler.backends.artifact import Entry, inputs_of, outputs_of
+from mllm_compiler.backends.artifact import Entry, entry_of
 from mllm_compiler.backends.qnn.graph import (
     INPUT,
     NATIVE,
@@ -47,7 +46,6 @@ from mllm_compiler.passes.graphs import (
     location_of,
     result_names,
     return_of,
-    role_of,
 )
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.weights import WeightStore
@@ -258,14 +256,5 @@ def plain(name: str) -> str:
 
 def _entry(graph: FuncOp) -> Entry:
     ops = [op for op in block_of(graph).ops if isinstance(op, QnnOp)]
-    topology = hashlib.sha256("\n".join(str(op) for op in ops).encode())
     called = [op for op in ops if not isinstance(op, StaticTensorOp)]
-    return Entry(
-        name=graph.sym_name.data,
-        role=role_of(graph),
-        inputs=inputs_of(graph),
-        outputs=outputs_of(graph),
-        cache=None,
-        stages=dict(Counter(op.operator() for op in called)),
-        topology=topology.hexdigest(),
-    )
+    return entry_of(graph, ops, (op.operator() for op in called))

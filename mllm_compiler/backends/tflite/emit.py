@@ -6,8 +6,6 @@ the store: `Buffer.offset` and `size` say where, counted from the start of the f
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -17,7 +15,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from mllm_compiler.backends.artifact import Entry, inputs_of, outputs_of, stream_weights
+from mllm_compiler.backends.artifact import Entry, entry_of, stream_weights
 from mllm_compiler.backends.tflite.flatbuffer import schema, written
 from mllm_compiler.backends.tflite.versions import version_of
 from mllm_compiler.dialects.cpu.weights import PLAIN
@@ -32,7 +30,6 @@ from mllm_compiler.passes.graphs import (
     location_of,
     result_names,
     return_of,
-    role_of,
 )
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.reference.tfl_coded import constant_array
@@ -315,13 +312,4 @@ def _form(op: TflOp) -> str:
 
 def _entry(graph: FuncOp) -> Entry:
     ops = [op for op in block_of(graph).ops if isinstance(op, TflOp)]
-    topology = hashlib.sha256("\n".join(str(op) for op in ops).encode())
-    return Entry(
-        name=graph.sym_name.data,
-        role=role_of(graph),
-        inputs=inputs_of(graph),
-        outputs=outputs_of(graph),
-        cache=None,
-        stages=dict(Counter(_form(op) for op in ops)),
-        topology=topology.hexdigest(),
-    )
+    return entry_of(graph, ops, map(_form, ops))

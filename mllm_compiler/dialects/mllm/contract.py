@@ -18,6 +18,7 @@ from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from mllm_compiler.dialects.dims import UNKNOWN, Dim
+from mllm_compiler.dialects.types import shape_of
 
 
 def check(op: Operation, number: int, holds: bool, text: str) -> None:
@@ -28,6 +29,13 @@ def check(op: Operation, number: int, holds: bool, text: str) -> None:
     """
     if not holds:
         raise VerifyException(f"'{op.name}' C{number}: {text}")
+
+
+def check_broadcast(op: Operation, number: int) -> None:
+    """Checks that the result has the shape that NumPy broadcasts the operands to."""
+    dims = broadcast_dims(*(shape_of(v) for v in op.operands))
+    fits = dims is not None and all_agree(dims, shape_of(op.results[0]))
+    check(op, number, fits, "the result must have the broadcast shape of the operands")
 
 
 def agree(a: Dim | int, b: Dim | int) -> bool:

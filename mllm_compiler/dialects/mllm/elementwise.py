@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import TensorType, i1
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
@@ -17,7 +17,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 
 from mllm_compiler.dialects.dims import tensor_of
-from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
+from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check, check_broadcast
 from mllm_compiler.dialects.mllm.kinds import (
     BinaryKind,
     BinaryKindAttr,
@@ -46,12 +46,6 @@ def _broadcast(element: Attribute, operands: Sequence[SSAValue]) -> Attribute:
         kinds = " and ".join(str(v.type) for v in operands)
         raise ValueError(f"{kinds} do not broadcast")
     return tensor_of(element, dims)
-
-
-def _check_broadcast(op: Operation, number: int) -> None:
-    dims = broadcast_dims(*(shape_of(v) for v in op.operands))
-    fits = dims is not None and all_agree(dims, shape_of(op.results[0]))
-    check(op, number, fits, "the result must have the broadcast shape of the operands")
 
 
 @irdl_op_definition
@@ -129,7 +123,7 @@ class BinaryOp(IRDLOperation):
         element = element_of(self.a)
         same = element == element_of(self.b) == element_of(self.result)
         check(self, 1, same, "one element type")
-        _check_broadcast(self, 2)
+        check_broadcast(self, 2)
         logical = self.kind.data not in LOGICAL or not is_float(element)
         check(self, 3, logical, f"{self.kind.data} does not take {element}")
 
@@ -163,7 +157,7 @@ class CompareOp(IRDLOperation):
         """Checks the constraints of the docstring."""
         same = element_of(self.a) == element_of(self.b) and element_of(self.result) == i1
         check(self, 1, same, "one element type in, i1 out")
-        _check_broadcast(self, 2)
+        check_broadcast(self, 2)
 
 
 @irdl_op_definition
@@ -191,7 +185,7 @@ class SelectOp(IRDLOperation):
         """Checks the constraints of the docstring."""
         same = element_of(self.a) == element_of(self.b) == element_of(self.result)
         check(self, 1, same and element_of(self.c) == i1, "i1, then one element type")
-        _check_broadcast(self, 2)
+        check_broadcast(self, 2)
 
 
 @irdl_op_definition

@@ -16,9 +16,9 @@ from xdsl.dialects.builtin import StringAttr, TensorType, f16, f32, i1, i32
 from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, result_def
 
-from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
+from mllm_compiler.dialects.mllm.contract import check, check_broadcast
 from mllm_compiler.dialects.static import StaticOp
-from mllm_compiler.dialects.types import element_of, i4, i8, rank_of, ranked, shape_of
+from mllm_compiler.dialects.types import element_of, i4, i8, rank_of, ranked
 
 
 class Scalar(IntEnum):
@@ -90,9 +90,7 @@ class BinaryOp(NeuronOp, ABC):
 
     def check_contract(self) -> None:
         """C1 and C2."""
-        dims = broadcast_dims(shape_of(self.a), shape_of(self.b))
-        fits = dims is not None and all_agree(dims, shape_of(self.y))
-        check(self, 1, fits, "y is the broadcast of a and b")
+        check_broadcast(self, 1)
         fits = len({element_of(v) for v in (self.a, self.b)}) == 1
         check(self, 2, fits and element_of(self.y) == self.result_element(), "element types")
 

@@ -7,9 +7,8 @@ from abc import ABC
 from xdsl.dialects.builtin import TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
-from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
+from mllm_compiler.dialects.mllm.contract import check_broadcast
 from mllm_compiler.dialects.qnn.base import QnnOp
-from mllm_compiler.dialects.types import shape_of
 
 
 class BinaryOp(QnnOp, ABC):
@@ -21,9 +20,7 @@ class BinaryOp(QnnOp, ABC):
 
     def check_contract(self) -> None:
         """C1."""
-        dims = broadcast_dims(shape_of(self.a), shape_of(self.b))
-        fits = dims is not None and all_agree(dims, shape_of(self.y))
-        check(self, 1, fits, "y is the broadcast of a and b")
+        check_broadcast(self, 1)
 
 
 @irdl_op_definition
@@ -191,6 +188,4 @@ class ElementWiseSelectOp(QnnOp):
 
     def check_contract(self) -> None:
         """C1."""
-        dims = broadcast_dims(*(shape_of(v) for v in (self.c, self.a, self.b)))
-        fits = dims is not None and all_agree(dims, shape_of(self.y))
-        check(self, 1, fits, "y is the broadcast of c, a and b")
+        check_broadcast(self, 1)

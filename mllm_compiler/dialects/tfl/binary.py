@@ -8,9 +8,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import StringAttr, TensorType, i1
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
-from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
+from mllm_compiler.dialects.mllm.contract import check, check_broadcast
 from mllm_compiler.dialects.tfl.base import FUSED, TflOp, same_elements
-from mllm_compiler.dialects.types import element_of, shape_of
+from mllm_compiler.dialects.types import element_of
 
 
 class BinaryOp(TflOp, ABC):
@@ -22,9 +22,7 @@ class BinaryOp(TflOp, ABC):
 
     def check_contract(self) -> None:
         """C1 and C2."""
-        dims = broadcast_dims(shape_of(self.a), shape_of(self.b))
-        fits = dims is not None and all_agree(dims, shape_of(self.y))
-        check(self, 1, fits, "y is the broadcast of a and b")
+        check_broadcast(self, 1)
         self.check_elements()
 
     def check_elements(self) -> None:
@@ -254,8 +252,6 @@ class SelectV2Op(TflOp):
 
     def check_contract(self) -> None:
         """C1 and C2."""
-        dims = broadcast_dims(*(shape_of(v) for v in (self.c, self.a, self.b)))
-        fits = dims is not None and all_agree(dims, shape_of(self.y))
-        check(self, 1, fits, "y is the broadcast of c, a and b")
+        check_broadcast(self, 1)
         fits = element_of(self.c) == i1 and same_elements([self.a, self.b, self.y])
         check(self, 2, fits, "c is i1; a, b and y have one element type")
