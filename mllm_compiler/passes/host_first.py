@@ -10,12 +10,13 @@
 
 LiteRT cuts a graph at each operator that its plugin for MediaTek leaves to the CPU, in the order of
 the file: look-ups, and what computes on whole numbers and booleans alone, come first, so that one
-network has all reals. An operator for the CPU between two on reals is refused; behind them all it
-may stand.
+network has all reals; what the plugin takes of these comes last. An operator for the CPU between
+two on reals is refused; behind them all it may stand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -47,14 +48,18 @@ class HostFirst(ModulePass):
         """
         for graph in graphs(op):
             behind = _behind(graph)
-            block = block_of(graph)
-            first = next(filter(_is_network, block.ops), None)
-            for one in list(block.ops):
-                data = isinstance(one, WeightOp | ConstantOp)
-                before = isinstance(one, TflOp) and not _is_network(one) and one not in behind
-                if first is not None and (data or before):
-                    one.detach()
-                    block.insert_op_before(one, first)
+            block, ops = block_of(graph), list(block_of(graph).ops)
+            first = next(filter(_is_network, ops), None)
+            if first is None:
+                continue
+            data = [one for one in ops if isinstance(one, WeightOp | ConstantOp)]
+            host = [one for one in ops if isinstance(one, TflOp) and not _is_network(one)]
+            host = [one for one in host if one not in behind]
+            joining = _joining(host)
+            kept = {*data, *host} - joining
+            for one in [o for o in ops if o in kept] + [o for o in ops if o in joining]:
+                one.detach()
+                block.insert_op_before(one, first)
 
 
 def is_taken(op: Operation) -> bool:
@@ -70,6 +75,20 @@ def is_taken(op: Operation) -> bool:
 def _is_network(op: Operation) -> bool:
     """Whether the plugin takes an operator on reals."""
     return is_taken(op) and any(is_float(element_of(v)) for v in (*op.operands, *op.results))
+
+
+def _joining(host: Sequence[Operation]) -> set[Operation]:
+    """Those of the operators before a network that the plugin takes too, and the CPU reads not.
+
+    Between two operators for the CPU they would be a network of their own.
+    """
+    needed, joining = set[SSAValue](), set[Operation]()
+    for op in reversed(host):
+        if is_taken(op) and needed.isdisjoint(op.results):
+            joining.add(op)
+        else:
+            needed.update(op.operands)
+    return joining
 
 
 def _behind(graph: FuncOp) -> set[Operation]:

@@ -28,7 +28,10 @@ class Interpreter:
 
     def __init__(self, file: memoryview, *, threads: int = 1) -> None:
         check_installed()
-        litert: Any = import_module("ai_edge_litert.interpreter")
+        try:
+            litert: Any = import_module("ai_edge_litert.interpreter")
+        except ImportError as fault:
+            raise _absent() from fault
         # Constants behind the FlatBuffer are found by their place in a file, never in memory.
         with NamedTemporaryFile(suffix=".tflite") as copy:
             copy.write(file)
@@ -71,10 +74,14 @@ def check_installed() -> str:
         CompileError: `MLC-V001`, it is not installed.
     """
     found = litert_version()
-    if found is not None:
-        return found
+    if found is None:
+        raise _absent()
+    return found
+
+
+def _absent() -> CompileError:
     remedy = "pip install 'mllm-compiler[tflite]'"
-    raise CompileError("MLC-V001", "LiteRT is not installed", location="tflite", remedy=remedy)
+    return CompileError("MLC-V001", "LiteRT is not installed", location="tflite", remedy=remedy)
 
 
 def _refused(fault: Exception) -> CompileError:
