@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from mllm_compiler.backends.rknn.read import read_rknn
-from mllm_compiler.backends.rknn.sdk import find_toolkit
 from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.cli.main import run
 from mllm_compiler.recipes import build_recipe
+from tests.vendor.rknn_toolkit import NEEDS_TOOLKIT
 
-pytestmark = [
-    pytest.mark.vendor,
-    pytest.mark.skipif(find_toolkit() is None, reason="no Rockchip toolkit: make .venv-rknn"),
-]
+pytestmark = NEEDS_TOOLKIT
 
 
 def test_a_bundle_has_what_the_toolkit_built_and_runs_in_its_simulator(tmp_path: Path) -> None:

@@ -14,17 +14,15 @@ from mllm_compiler.backends.rknn.compile import write_files
 from mllm_compiler.backends.rknn.emit import emit
 from mllm_compiler.backends.rknn.placement import check_placement, on_cpu
 from mllm_compiler.backends.rknn.read import NPU, RknnFile, read_rknn
-from mllm_compiler.backends.rknn.sdk import check, find_toolkit, need_toolkit
+from mllm_compiler.backends.rknn.sdk import check, need_toolkit
 from mllm_compiler.dialects.rknn import OPERATORS
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import target
 from mllm_compiler.weights import WeightStore
 from tests.backends.rknn_graphs import Case, cases, module_of
+from tests.vendor.rknn_toolkit import NEEDS_TOOLKIT
 
-pytestmark = [
-    pytest.mark.vendor,
-    pytest.mark.skipif(find_toolkit() is None, reason="no Rockchip toolkit: make .venv-rknn"),
-]
+pytestmark = NEEDS_TOOLKIT
 SOCS = ("rk3588", "rk3576")
 
 

@@ -19,7 +19,7 @@ from mllm_compiler.backends.rknn.compile import write_files
 from mllm_compiler.backends.rknn.emit import emit
 from mllm_compiler.backends.rknn.placement import PORTS, check_placement, on_cpu
 from mllm_compiler.backends.rknn.read import NPU, RknnFile, read_rknn
-from mllm_compiler.backends.rknn.sdk import find_toolkit, need_toolkit
+from mllm_compiler.backends.rknn.sdk import need_toolkit
 from mllm_compiler.hal import target
 from mllm_compiler.importer import DimSpec
 from mllm_compiler.passes.graphs import graphs, pipeline_of
@@ -27,11 +27,9 @@ from mllm_compiler.recipes import build_recipe
 from mllm_compiler.reference import run_function
 from mllm_compiler.validate import seeded_inputs
 from tests.passes.lower_to_rknn_test import lowered, lowered_model
+from tests.vendor.rknn_toolkit import NEEDS_TOOLKIT
 
-pytestmark = [
-    pytest.mark.vendor,
-    pytest.mark.skipif(find_toolkit() is None, reason="no Rockchip toolkit: make .venv-rknn"),
-]
+pytestmark = NEEDS_TOOLKIT
 Array = np.ndarray
 Record = Callable[[str, object], None]
 
