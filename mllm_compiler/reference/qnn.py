@@ -1,7 +1,8 @@
 """Meanings of the `qnn` dialect: what each operator of QNN computes, on NumPy arrays.
 
 Halves are computed in single precision and rounded once; codes are what they mean, computed and
-rounded to the codes of the result, which saturate. HTP's own sums have other roundings in between.
+rounded to the codes of the result, which saturate; RmsNorm is cut to them, as HTP's is. HTP's own
+sums have other roundings in between.
 """
 
 from __future__ import annotations
@@ -88,12 +89,13 @@ def decoded(value: SSAValue, array: Array) -> Array:
 
 
 def encoded(op: QnnOp, y: Array) -> Array:
-    """A result in the element type of an op; codes are rounded and saturate."""
+    """A result in the element type of an op; codes are rounded, or cut, and saturate."""
     element = element_of(op.y)
     if op.scale is None or str(element) not in CODES:
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(y).astype(dtype_of(element))
-    codes = np.rint(y / np.float32(op.scale.value.data)) + op.zero
+    rounding = np.floor if isinstance(op, qnn.RmsNormOp) else np.rint
+    codes = rounding(y / np.float32(op.scale.value.data)) + op.zero
     return np.clip(codes, *bounds_of(element)).astype(dtype_of(element))
 
 

@@ -118,7 +118,7 @@ class RmsNormOp(NormOp):
     """x over the root of the mean of its squares plus epsilon, by gamma: -> y.
 
     QNN has a beta too, which HTP leaves out of halves; and more axes, of which its emulator
-    computes many rows wrong.
+    computes many rows wrong. HTP cuts the result to codes, where other operators round.
 
     C1  x is [rows, D], gamma is [D].
     C2  axes is the last one.
