@@ -54,7 +54,8 @@ sanitize: .venv/runtime
 	$(PYTESTS) $(SANITIZED)
 
 prove: .venv/vendor
-	$(PYTESTS) --durations=20
+	$(PYTESTS) --ignore=tests/vendor --durations=20
+	$(PYTESTS) tests/vendor --durations=20 --figures docs/figures/vendor.json
 	$(BIN)/python tests/fuzz/run.py --mutants 20000
 	$(BIN)/python models/meeting-vlm/evaluate.py
 

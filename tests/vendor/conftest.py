@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.vendor import rows
 from tests.vendor.neuron_networks import build_stand_in
-
-COLUMNS = ("target", "model", "form", "on the accelerator", "least cosine", "MB", "seconds")
-ROW = "vendor"
-"""The property of a test's report that is a row."""
 
 
 @pytest.fixture(scope="session")
@@ -20,14 +17,18 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_stand_in(tmp_path_factory.mktemp("stand-in"))
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = terminalreporter.getreports("passed")
-    rows = [value for r in reports for name, value in r.user_properties if name == ROW]
-    if not rows:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--figures", type=Path, help="write the table of vendors there too")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)]
+    found = rows.rows_of(reports)
+    if not found:
         return
     terminalreporter.section("what vendors say")
-    lines = [COLUMNS, *sorted(map(tuple, rows))]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(COLUMNS))]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        terminalreporter.line("  ".join(cells).rstrip())
+    for line in rows.lines(found):
+        terminalreporter.line(line)
+    target: Path | None = config.getoption("figures", None)
+    if target is not None:
+        rows.write(found, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -29,13 +29,15 @@ SOCS = ("rk3588", "rk3576")
 @lru_cache(maxsize=2)
 def built(soc: str) -> dict[str, RknnFile]:
     """The file of each op, by its name; the toolkit makes all of them in one process."""
-    store, folder = WeightStore(), Path(mkdtemp(prefix="mllm-rknn-ops-"))
+    store = WeightStore()
     module = module_of(cases(), soc, store)
     module.verify()
     artifact = emit(module, store)
-    write_files(artifact, store, folder)
-    need_toolkit().build(folder, artifact.graphs)
-    return {g: read_rknn((folder / f"{g}.rknn").read_bytes(), g) for g in artifact.graphs}
+    with TemporaryDirectory(prefix="mllm-rknn-ops-") as scratch:
+        folder = Path(scratch)
+        write_files(artifact, store, folder)
+        need_toolkit().build(folder, artifact.graphs)
+        return {g: read_rknn((folder / f"{g}.rknn").read_bytes(), g) for g in artifact.graphs}
 
 
 def test_every_operator_has_a_case() -> None:

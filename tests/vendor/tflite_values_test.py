@@ -23,7 +23,8 @@ from mllm_compiler.passes.graphs import graphs, pipeline_of
 from mllm_compiler.recipes import build_recipe
 from mllm_compiler.reference import run_function
 from mllm_compiler.validate import seeded_inputs
-from tests.vendor.tflite_test import DECODERS, OTHERS, cosine
+from tests.vendor.measured import cosine
+from tests.vendor.table_test import DECODER, SIZES
 
 pytestmark = pytest.mark.vendor
 ISLANDS = {
@@ -52,8 +53,8 @@ def runner_of(name: str, recipe: str, folder: Path) -> TfliteRunner:
         model=build_recipe(name, lambda line: None),
         target="tflite",
         quant=recipe,
-        dims={**DECODERS, **OTHERS}[name],
-        data=folder / "data" if name in DECODERS else None,
+        dims=SIZES[name],
+        data=folder / "data" if SIZES[name] is DECODER else None,
         output=folder / "model.mllm_bundle",
     )
     compile_model(request)
