@@ -43,6 +43,9 @@ __all__ = ["Case", "Proof", "Validator", "relative_error", "seeded_inputs"]
 ROUNDINGS = 2.0
 """How many times further a result may move than where each op is off by one rounding."""
 
+MOST_EXCUSED = 1e-2
+"""The largest relative error that roundings excuse: a result that they move further proves naught."""
+
 REMEDY = "--dump-dir shows the module before and after; please report it"
 
 
@@ -236,7 +239,8 @@ class Validator:
             return
         rest: list[tuple[FuncOp, Case, str, float]] = []
         for graph, case, result, error in worst.beyond:
-            noise = ROUNDINGS * self._noise(module, graph, case).get(result, 0.0)
+            moved = self._noise(module, graph, case).get(result, 0.0)
+            noise = min(ROUNDINGS * moved, MOST_EXCUSED)
             if error > noise:
                 rest.append((graph, case, result, error))
             elif worst.at == (graph, case) and worst.result == result:

@@ -207,9 +207,10 @@ class Enlarge(ModulePass):
 
     name = "enlarge"
     factor: float = 1.0
+    large: float = 30000.0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        other = parse(cancelling(30000.0, self.factor))
+        other = parse(cancelling(self.large, self.factor))
         for graph in list(op.body.block.ops):
             graph.detach()
             graph.erase()
@@ -220,11 +221,11 @@ def cancelling(large: float, factor: float = 1.0) -> str:
     return CANCELS.replace("LARGE", str(large)).replace("FACTOR", str(factor))
 
 
-def enlarged(factor: float, tolerance: float) -> Proof:
-    module = parse(cancelling(10000.0))
+def enlarged(factor: float, tolerance: float, large: float = 10000.0) -> Proof:
+    module = parse(cancelling(large))
     validator = Validator(WeightStore(), {"enlarge": tolerance})
     observe(0, "import", 0.0, module, [validator])
-    run_passes(module, [Enlarge(factor)], make_context(), [validator])
+    run_passes(module, [Enlarge(factor, 3 * large)], make_context(), [validator])
     return validator.proofs["enlarge"]
 
 
@@ -240,3 +241,9 @@ def test_what_roundings_do_not_explain_is_one(factor: float, tolerance: float) -
     with pytest.raises(CompileError) as caught:
         enlarged(factor, tolerance)
     assert caught.value.code == "MLC-P001"
+
+
+def test_roundings_that_leave_nothing_of_a_result_excuse_nothing() -> None:
+    """Of x, x + 1000000 keeps a tenth: whatever a pass does to such a result looks like roundings."""
+    with pytest.raises(CompileError, match="it promises at most 2e-05"):
+        enlarged(1.0, 2e-5, large=1e6)
