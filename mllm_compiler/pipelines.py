@@ -64,6 +64,7 @@ TOLERANCES: dict[str, float] = {
     "share-cross-kv": 0.0,
     "keep-values": 0.0,
     "lower-to-cpu": ROUNDING,
+    "dynamic-rows": math.inf,
     "lower-to-tfl": ROUNDING,
     "lower-to-rknn": ROUNDING,
     "encode-tfl": math.inf,
@@ -166,9 +167,10 @@ KEEP = Stage(("keep-values",), "what nodes of the model give is a result")
 """Behind the split, where values are asked for."""
 
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
-LOWER_TFL = Stage(("lower-to-tfl",), "every op is an operator of TFLite")
+LOWER_TFL = Stage(("dynamic-rows", "lower-to-tfl"), "every op is an operator of TFLite")
 LOWER_NEURON = Stage(
-    ("lower-to-tfl", "host-first"), "every op is an operator that MediaTek's plugin takes"
+    ("dynamic-rows", "lower-to-tfl", "host-first"),
+    "every op is an operator that MediaTek's plugin takes",
 )
 LOWER_QNN = Stage(("lower-to-qnn",), "every op is an operator of QNN")
 LOWER_RKNN = Stage(("lower-to-rknn",), "every op is an operator of Rockchip's toolkit")

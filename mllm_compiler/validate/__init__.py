@@ -44,7 +44,7 @@ ROUNDINGS = 2.0
 """How many times further a result may move than where each op is off by one rounding."""
 
 MOST_EXCUSED = 1e-2
-"""The largest relative error that roundings excuse: a result that they move further proves naught."""
+"""The largest relative error that roundings excuse: what they move further proves nothing."""
 
 REMEDY = "--dump-dir shows the module before and after; please report it"
 

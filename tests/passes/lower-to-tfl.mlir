@@ -71,9 +71,9 @@ func.func @codes(%x: tensor<1x4x32xf32>, %q: tensor<8x32xi8>) -> tensor<1x4x8xf3
   // CHECK-NOT: dynamic_quantize
   // CHECK: [[W:%.+]] = tfl.pseudo_qconst %q
   // CHECK: tfl.fully_connected %x, [[W]], none
-  %c, %s = mllm.dynamic_quantize %x {axis = 2 : i64} : (tensor<1x4x32xf32>) -> (tensor<1x4x32xi8>, tensor<1x4x1xf32>)
+  %c, %s, %z = mllm.dynamic_quantize %x {axis = 2 : i64} : (tensor<1x4x32xf32>) -> (tensor<1x4x32xi8>, tensor<1x4x1xf32>, tensor<1x4x1xi8>)
   %t = mllm.constant dense<0.5> : tensor<f32>
-  %y = mllm.quantized_linear %c, %s, %q, %t : (tensor<1x4x32xi8>, tensor<1x4x1xf32>, tensor<8x32xi8>, tensor<f32>) -> tensor<1x4x8xf32>
+  %y = mllm.quantized_linear %c, %s, %q, %t x_zero(%z : tensor<1x4x1xi8>) : (tensor<1x4x32xi8>, tensor<1x4x1xf32>, tensor<8x32xi8>, tensor<f32>) -> tensor<1x4x8xf32>
   func.return %y : tensor<1x4x8xf32>
 }
 

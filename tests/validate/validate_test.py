@@ -244,6 +244,6 @@ def test_what_roundings_do_not_explain_is_one(factor: float, tolerance: float) -
 
 
 def test_roundings_that_leave_nothing_of_a_result_excuse_nothing() -> None:
-    """Of x, x + 1000000 keeps a tenth: whatever a pass does to such a result looks like roundings."""
+    """Of x, x + 1000000 keeps a tenth: whatever a pass does to it looks like roundings."""
     with pytest.raises(CompileError, match="it promises at most 2e-05"):
         enlarged(1.0, 2e-5, large=1e6)

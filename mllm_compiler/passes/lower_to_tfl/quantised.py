@@ -1,8 +1,7 @@
 """Products and tables of codes as operators of TFLite.
 
-TFLite quantises the rows of real activations by itself where weights have scales: the scales that
-`mllm.dynamic_quantize` makes are not read, so a row has one, with a zero point, whatever its blocks
-have here.
+TFLite quantises the rows of real activations by itself where weights have scales: what
+`dynamic-rows` made of `mllm.dynamic_quantize` is what it computes, and is not read.
 """
 
 from __future__ import annotations
@@ -28,6 +27,8 @@ def quantized_linear(op: mllm.QuantizedLinearOp, b: Builder) -> SSAValue:
     if rows is None:
         remedy = 'give a recipe with activations = "dynamic", or [values] for codes throughout'
         raise b.refused(op, "its activations have static scales", remedy)
+    if rows.zero_point is None:
+        raise b.refused(op, "its rows have no zero points", "run dynamic-rows before")
     weights = _weights(op, b, op.weight, op.weight_scale, op.weight_zero)
     return b.call(tfl.FullyConnectedOp, [rows.x, weights, op.bias], extents(op.result), f32)
 
