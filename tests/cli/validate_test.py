@@ -62,6 +62,17 @@ def test_the_table_names_what_moved_most(capsys: Captured) -> None:
     assert "last_hidden_state" in row
 
 
+def test_rows_of_codes_move_before_tflite_is_written_and_not_by_it(capsys: Captured) -> None:
+    """The proof of `lower-to-tfl` beside TFLite's own form of dynamic activations."""
+    model = str(tiny("tiny-vit"))
+    words = ["--target", "tflite", "--quant", "w8a8", "--unsigned", "--validate", "--json"]
+    assert run(["compile", model, *words, "-o", "vit.mllm_bundle"]) == 0
+    passes = json.loads(capsys.readouterr().out)["passes"]
+    errors = {entry["name"]: entry["proof"]["error"] for entry in passes if entry.get("proof")}
+    assert 1e-3 < errors["dynamic-rows"] < 0.1
+    assert errors["lower-to-tfl"] < 2e-5
+
+
 def test_pictures_become_samples(capsys: Captured) -> None:
     Path("pictures").mkdir()
     Image.effect_noise((90, 70), 64).save("pictures/noise.png")
