@@ -33,6 +33,7 @@ from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.dialects.mllm import BlobAttr, ConstantOp, WeightOp
 from mllm_compiler.dialects.mllm.constants import LARGEST_CONSTANT
 from mllm_compiler.dialects.qnn import QnnOp, StaticTensorOp
+from mllm_compiler.dialects.qnn.unary import is_product_of_bytes
 from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.calibration_data import needed_inputs
@@ -105,10 +106,10 @@ def halve(graph: FuncOp, store: WeightStore) -> None:
 
 
 def _gives(op: QnnOp) -> bool:
-    """Whether an op makes reals of codes for the caller alone."""
-    return isinstance(op, qnn.DequantizeOp) and all(
-        isinstance(use.operation, ReturnOp) for use in op.y.uses
-    )
+    """Whether an op makes reals of codes for the caller alone, and HTP makes the right ones."""
+    if not isinstance(op, qnn.DequantizeOp) or is_product_of_bytes(op.x):
+        return False
+    return all(isinstance(use.operation, ReturnOp) for use in op.y.uses)
 
 
 def _read_through_cast(argument: SSAValue, before: Operation | None) -> None:

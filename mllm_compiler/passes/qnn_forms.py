@@ -21,7 +21,7 @@ from mllm_compiler.quantisation.values import Encoding
 
 MOVES: Final = (
     *(qnn.ReshapeOp, qnn.TransposeOp, qnn.ConcatOp, qnn.StridedSliceOp, qnn.TileOp),
-    *(qnn.GatherOp, qnn.PadOp, qnn.PoolMax2dOp, qnn.ReduceMaxOp, qnn.ReduceMinOp),
+    *(qnn.GatherOp, qnn.PoolMax2dOp, qnn.ReduceMaxOp, qnn.ReduceMinOp),
     qnn.ElementWiseSelectOp,
 )
 """Operators whose result has elements of what they read."""
@@ -61,8 +61,8 @@ def _operands(op: Operation) -> Sequence[SSAValue]:
 
 
 def _is_even(value: SSAValue) -> bool:
-    """Whether a product of matrices reads a value second, or a norm as its gain."""
-    return any(
+    """Whether a product of matrices reads a value second, a norm as its gain, or Tanh makes it."""
+    return isinstance(value.owner, qnn.TanhOp) or any(
         (isinstance(op, qnn.MatMulOp) and op.b is value)
         or (isinstance(op, NormOp) and op.gamma is value)
         for op in users(value)

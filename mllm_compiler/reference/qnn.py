@@ -190,11 +190,6 @@ def _tile(op: qnn.TileOp, operands: Sequence[Array]) -> Array:
     return np.tile(operands[0], ints(op.multiples))
 
 
-def _pad(op: qnn.PadOp, operands: Sequence[Array]) -> Array:
-    value = op.pad_constant_value.value.data
-    return np.pad(operands[0], op.around(), constant_values=value)
-
-
 def _conv(op: ConvolutionOp, operands: Sequence[Array]) -> Array:
     x, weights, *bias = operands
     high, wide, depth, n = weights.shape
@@ -265,7 +260,6 @@ MEANINGS: Mapping[str, Meaning] = dict(
         _meaning(qnn.StridedSliceOp, _strided_slice),
         _meaning(qnn.GatherOp, _gather),
         _meaning(qnn.TileOp, _tile),
-        _meaning(qnn.PadOp, _pad),
         _meaning(qnn.Conv2dOp, _conv),
         _meaning(qnn.DepthWiseConv2dOp, _conv),
         _meaning(qnn.PoolAvg2dOp, _pool),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import FunctionType, f16, i32
+from xdsl.dialects.builtin import FunctionType, f16, f32, i32
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.dialects.test import TestOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -49,13 +49,6 @@ BROKEN = [
     ("C2", qnn.StridedSliceOp, [value(4)], (3,), {"ranges": [0, 2, 1]}),
     ("C2", qnn.GatherOp, [value(2, 3), value(2, element=i32)], (2, 2), {"axis": 1}),
     ("C1", qnn.TileOp, [value(2)], (5,), {"multiples": [2]}),
-    (
-        "C2",
-        qnn.PadOp,
-        [value(2)],
-        (3,),
-        {"scheme": 0, "pad_amount": [0, 1], "pad_constant_value": 1.0},
-    ),
     ("C3", qnn.Conv2dOp, [IMAGE, FILTER, None], (1, 4, 4, 3), {**WINDOW, "group": 1}),
     ("C1", qnn.DepthWiseConv2dOp, [IMAGE, value(2, 2, 1, 4), None], (1, 3, 4, 4), WINDOW),
 ]
@@ -108,6 +101,33 @@ def test_codes_of_4_bits_have_no_zero_point() -> None:
     qnn.StaticTensorOp.call([weights, scales], weights.type, axis=0).verify_()
     with pytest.raises(VerifyException, match="C2: scales"):
         qnn.StaticTensorOp.call([weights, scales], weights.type, axis=1).verify_()
+
+
+def static(array: np.ndarray, axis: int) -> SSAValue:
+    """Codes with a scale for each row, or with one."""
+    held = ConstantOp.of(array).result
+    scales = ConstantOp.of(np.ones(len(array) if axis == 0 else 1, np.float32)).result
+    return qnn.StaticTensorOp.call([held, scales], held.type, axis=axis).y
+
+
+def test_a_bias_has_scales_where_rows_have_them() -> None:
+    x, weights = codes(2, 4, element=ui8), static(np.ones((3, 4), np.int8), 0)
+    kind, options = tensor_of(ui8, (2, 3)), {"scale": 1.0, "zero_point": 0}
+    bias = np.ones(3, np.int32)
+    qnn.FullyConnectedOp.call([x, weights, static(bias, 0)], kind, **options).verify_()
+    made = qnn.FullyConnectedOp.call([x, weights, static(bias, -1)], kind, **options)
+    with pytest.raises(VerifyException, match="C4: bias has scales"):
+        made.verify_()
+
+
+def test_what_a_product_of_8_bits_gives_becomes_halves() -> None:
+    a, b = codes(2, 4, element=ui8), codes(4, 3, element=ui8)
+    options = {"scale": 1.0, "zero_point": 0}
+    y = qnn.MatMulOp.call([a, b], tensor_of(ui8, (2, 3)), **options).y
+    y = qnn.ReshapeOp.call([y], tensor_of(ui8, (6,)), **options).y
+    qnn.DequantizeOp.call([y], tensor_of(f16, (6,))).verify_()
+    with pytest.raises(VerifyException, match="C2: what a product of matrices of 8 bits gives"):
+        qnn.DequantizeOp.call([y], tensor_of(f32, (6,))).verify_()
 
 
 def test_gammas_of_8_signed_bits_are_refused() -> None:

@@ -258,11 +258,6 @@ def _tile(w: Writer, op: qnn.TileOp) -> str:
     return w.node("Tile", w.real(op.x), w.constant(np.array(ints(op.multiples), np.int64)))
 
 
-def _pad(w: Writer, op: qnn.PadOp) -> str:
-    around = np.array(op.around(), np.int64).T.reshape(-1)
-    return w.node("Pad", w.real(op.x), w.constant(around), w.constant(np.float32(0)))
-
-
 def _conv(w: Writer, op: ConvolutionOp) -> str:
     groups = op.group.value.data if isinstance(op, qnn.Conv2dOp) else extents(op.x)[3]
     bias = [] if op.bias is None else [w.real(op.bias)]
@@ -318,7 +313,6 @@ WRITERS: dict[type[QnnOp], Callable[[Writer, Any], str]] = {
     qnn.StridedSliceOp: _strided_slice,
     qnn.GatherOp: _gather,
     qnn.TileOp: _tile,
-    qnn.PadOp: _pad,
     qnn.Conv2dOp: _conv,
     qnn.DepthWiseConv2dOp: _conv,
     qnn.PoolAvg2dOp: _pool,

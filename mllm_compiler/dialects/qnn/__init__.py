@@ -44,7 +44,6 @@ from mllm_compiler.dialects.qnn.quant import (
 from mllm_compiler.dialects.qnn.shape import (
     ConcatOp,
     GatherOp,
-    PadOp,
     ReshapeOp,
     StridedSliceOp,
     TileOp,
@@ -137,7 +136,6 @@ OPS: list[type[Operation]] = [
     StridedSliceOp,
     GatherOp,
     TileOp,
-    PadOp,
     Conv2dOp,
     DepthWiseConv2dOp,
     PoolAvg2dOp,
@@ -192,7 +190,6 @@ __all__ = [
     "HardSwishOp",
     "LayerNormOp",
     "MatMulOp",
-    "PadOp",
     "PoolAvg2dOp",
     "PoolMax2dOp",
     "Qnn",

@@ -6,6 +6,7 @@ from abc import ABC
 from typing import ClassVar
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, FloatAttr, IntegerAttr, TensorType
+from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
@@ -18,6 +19,7 @@ from xdsl.irdl import (
 from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
 from mllm_compiler.dialects.qnn.base import QnnOp
+from mllm_compiler.dialects.qnn.quant import StaticTensorOp
 from mllm_compiler.dialects.types import extents, shape_of
 
 FALSE = BoolAttr.from_bool(False)
@@ -30,6 +32,8 @@ class FullyConnectedOp(QnnOp):
     C1  x is [rows, K] and weights is [N, K].
     C2  bias is [N].
     C3  y is [rows, N].
+    C4  where rows of weights have scales, a bias of codes has them too, those of x times them: HTP
+        takes others, and reads the bias by these.
     """
 
     name = "qnn.fully_connected"
@@ -40,12 +44,22 @@ class FullyConnectedOp(QnnOp):
     y = result_def(TensorType)
 
     def check_contract(self) -> None:
-        """C1 to C3."""
+        """C1 to C4; of C4 that there are as many scales."""
         x, weights = extents(self.x), extents(self.weights)
         fits = len(x) == 2 == len(weights) and weights[1] == x[1]
         check(self, 1, fits, "x is [rows, K] and weights is [N, K]")
         check(self, 2, self.bias is None or extents(self.bias) == weights[:1], "bias is [N]")
         check(self, 3, extents(self.y) == (x[0], weights[0]), "y is [rows, N]")
+        rows = [v is not None and _has_rows(v) for v in (self.weights, self.bias)]
+        coded = self.bias is not None and isinstance(self.bias.owner, StaticTensorOp)
+        check(
+            self, 4, not coded or rows[0] == rows[1], "bias has scales where rows of weights have"
+        )
+
+
+def _has_rows(value: SSAValue) -> bool:
+    """Whether a static tensor has a scale for each element of its first axis."""
+    return isinstance(value.owner, StaticTensorOp) and value.owner.axis.value.data == 0
 
 
 @irdl_op_definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, TensorType
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, TensorType
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
 
 from mllm_compiler.dialects.calls import ints
@@ -144,36 +144,3 @@ class TileOp(QnnOp):
         fits = len(times) == len(x)
         fits = fits and extents(self.y) == tuple(n * t for n, t in zip(x, times, strict=True))
         check(self, 1, fits, "y is as many times larger as multiples says")
-
-
-@irdl_op_definition
-class PadOp(QnnOp):
-    """A tensor with zeros around it: x -> y.
-
-    C1  pad_amount says for each axis how much stands before and behind.
-    C2  scheme is 0, and so is pad_constant_value: HTP takes another, and leaves some zeros.
-    """
-
-    name = "qnn.pad"
-    TENSORS: ClassVar[dict[str, tuple[str, int]]] = {"pad_amount": ("ui32", 2)}
-    x = operand_def(TensorType)
-    scheme = prop_def(IntegerAttr)
-    pad_amount = prop_def(DenseArrayBase)
-    pad_constant_value = prop_def(FloatAttr)
-    y = result_def(TensorType)
-
-    def around(self) -> list[tuple[int, int]]:
-        """How much stands before and behind, for each axis."""
-        numbers = ints(self.pad_amount)
-        return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-    def check_contract(self) -> None:
-        """C1 and C2."""
-        x, around = extents(self.x), self.around()
-        fits = len(around) == len(x)
-        fits = fits and extents(self.y) == tuple(
-            n + before + behind for n, (before, behind) in zip(x, around, strict=True)
-        )
-        check(self, 1, fits, "y is as much larger as pad_amount says")
-        zeros = self.scheme.value.data == 0 and self.pad_constant_value.value.data == 0
-        check(self, 2, zeros, "scheme is 0, and so is pad_constant_value")

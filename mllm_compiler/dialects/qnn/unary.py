@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 
 from mllm_compiler.dialects.mllm.contract import check
 from mllm_compiler.dialects.qnn.base import QnnOp
-from mllm_compiler.dialects.types import extents
+from mllm_compiler.dialects.qnn.linalg import MatMulOp
+from mllm_compiler.dialects.qnn.shape import ReshapeOp
+from mllm_compiler.dialects.types import bits_of, element_of, extents
 
 
 class UnaryOp(QnnOp, ABC):
@@ -228,9 +231,24 @@ class DequantizeOp(UnaryOp):
     """What codes mean: x -> y.
 
     C1  y has the shape of x.
+    C2  what a product of matrices of 8 bits gives becomes halves: HTP takes f32, and gives
+        something else for large ones.
     """
 
     name = "qnn.dequantize"
+
+    def check_contract(self) -> None:
+        """C1 and C2."""
+        super().check_contract()
+        kept = element_of(self.y) != f32 or not is_product_of_bytes(self.x)
+        check(self, 2, kept, "what a product of matrices of 8 bits gives becomes halves")
+
+
+def is_product_of_bytes(value: SSAValue) -> bool:
+    """Whether codes of 8 bits are a product of matrices, reshaped or not."""
+    while isinstance(value.owner, ReshapeOp):
+        value = value.owner.x
+    return isinstance(value.owner, MatMulOp) and bits_of(element_of(value)) == 8
 
 
 @irdl_op_definition

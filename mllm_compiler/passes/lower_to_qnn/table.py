@@ -192,17 +192,14 @@ def _iota(op: mllm.IotaOp, b: Builder) -> SSAValue:
 
 
 def _pad(op: mllm.PadOp, b: Builder) -> SSAValue:
-    """Zeros are an operator; HTP leaves some where another number is asked for."""
-    (before, after), value = op.amounts, op.value.value.data
-    if value == 0:
-        around = [n for pair in zip(before, after, strict=True) for n in pair]
-        options = {"scheme": 0, "pad_amount": around, "pad_constant_value": 0.0}
-        return b.call(qnn.PadOp, [op.x], extents(op.result), **options)
-    x = op.x
+    """Blocks of the number beside it: HTP's own operator gives something else in places."""
+    (before, after), x = op.amounts, op.x
     for axis, sides in enumerate(zip(before, after, strict=True)):
         dims = extents(x)
         blocks = [
-            b.constant(np.full((*dims[:axis], n, *dims[axis + 1 :]), value, np.float32))
+            b.constant(
+                np.full((*dims[:axis], n, *dims[axis + 1 :]), op.value.value.data, np.float32)
+            )
             for n in sides
             if n
         ]
