@@ -45,6 +45,7 @@ from mllm_compiler.passes.graphs import (
     fallback_of,
     graphs,
     pipeline_of,
+    plan_of,
 )
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.weights import WeightStore
@@ -246,7 +247,9 @@ def _block(device: str, made: Made, module: ModuleOp) -> DeviceBlock:
     """What a device must be, and what was placed on it."""
     own = {function.sym_name.data for function in device_functions(module, device)}
     plans = {
-        graph.sym_name.data: GraphPlan(calls=tuple(calls), fallback=fallback_of(graph))
+        graph.sym_name.data: GraphPlan(
+            calls=tuple(calls), fallback=fallback_of(graph), plan=plan_of(graph)
+        )
         for graph in graphs(module)
         if (calls := [name for name in callees(graph) if name in own])
     }

@@ -27,8 +27,9 @@ from mllm_compiler.flops import lifted_share
 from mllm_compiler.hal import STATIC, target
 from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
+from mllm_compiler.passes.device_plan import MOST_CALLS
 from mllm_compiler.passes.lower_to_rknn import asked_by
-from mllm_compiler.passes.place import check_graphs
+from mllm_compiler.passes.place import ALL, BY_COST, NONE, check_graphs, spelled_out
 from mllm_compiler.passes.quantised_caches import quantised_caches
 from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
@@ -81,6 +82,9 @@ class Request:
         prune: Passes that prune, `drop-tokens{after=2 keep=196}`, separated by commas.
         places: The device that a graph runs on instead, by the graph's name.
         fallback: Where operations may run that the target cannot; `none` refuses them.
+        max_partitions: The calls of a device in one run of a graph that there may be.
+        partition: Beside a fallback, `cost` gives a device what is cheaper there by the tables,
+            `most` all that it runs.
         stop_after: The last pass; no artifact is made then.
         simplify: Whether onnxsim runs first.
         emit_c: Whether the program is also written as readable C, beside the bundle.
@@ -100,6 +104,8 @@ class Request:
     prune: str = ""
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     fallback: str = "none"
+    max_partitions: int = MOST_CALLS
+    partition: str = BY_COST
     stop_after: str | None = None
     simplify: bool = False
     emit_c: bool = False
@@ -160,6 +166,7 @@ def compile_model(
     """
     start = time.perf_counter()
     check_target(request.target, "--target")
+    request = _called_by_host(request)
     _check_soc(request)
     devices = check_places(request.places, request.target, "--place")
     recipe = None if request.quant is None else read_recipe(request.quant)
@@ -172,6 +179,7 @@ def compile_model(
     step("importing")
     imported = import_model(request.model, dims=request.dims, simplify=request.simplify)
     check_graphs(imported.module, request.places)
+    request = _with_places(request, imported.module, warn)
     if request.output is not None and request.stop_after is None:
         check_size(imported.store.nbytes, request.output)
     validator = Validator(imported.store, TOLERANCES, _samples(request, imported, warn))
@@ -230,6 +238,22 @@ def compile_model(
         output=request.output if manifest is not None else None,
         seconds=time.perf_counter() - start,
     )
+
+
+def _called_by_host(request: Request) -> Request:
+    """A target beside a fallback is a device for all graphs; the fallback runs the program."""
+    if request.fallback == NONE or request.target == request.fallback:
+        return request
+    places = {ALL: request.target, **request.places}
+    return replace(request, target=request.fallback, places=places)
+
+
+def _with_places(request: Request, module: ModuleOp, warn: Step) -> Request:
+    """The request with a device for each graph that has one, by its name."""
+    places = spelled_out(module, request.places)
+    if request.places and not places:
+        warn(f"every graph appends to a KV cache: all of it runs on '{request.target}'")
+    return replace(request, places=places)
 
 
 def _check_soc(request: Request) -> None:
@@ -305,7 +329,13 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
         return _static(request)
     if name == "place":
         places = tuple(f"{graph}={device}" for graph, device in request.places.items())
-        return {"target": request.target, "fallback": request.fallback, "graphs": places}
+        return {
+            "target": request.target,
+            "fallback": request.fallback,
+            "graphs": places,
+            "max_partitions": request.max_partitions,
+            "partition": request.partition,
+        }
     if name == "lower-to-qnn":
         return {"soc": request.soc or ""}
     if name == "lower-to-tfl" and target(request.target).operators:

@@ -181,6 +181,9 @@ ENCODE: dict[str, Stage] = {
 }
 """By target: behind lowering, values between ops have codes where a recipe has `[values]`."""
 
+HOST = "c"
+"""The target that calls devices."""
+
 DEVICES: dict[str, Stage] = {"tflite": LOWER_TFL}
 """By device: how functions that it runs for the target `c` are lowered, before graphs are."""
 
@@ -296,8 +299,8 @@ def check_places(places: Mapping[str, str], target: str, where: str) -> tuple[st
         hint = f"did you mean {near[0]}?" if near else f"devices: {', '.join(DEVICES)}"
         raise CompileError("MLC-U002", f"no device '{name}'", location=where, remedy=hint)
     devices = tuple(name for name in DEVICES if name in places.values() and name != target)
-    if devices and target != "c":
-        text, remedy = f"the target '{target}' calls no other device", "give --target c"
+    if devices and target != HOST:
+        text, remedy = f"the target '{target}' calls no other device", f"give --target {HOST}"
         raise CompileError("MLC-U007", text, location=where, remedy=remedy)
     return devices
 

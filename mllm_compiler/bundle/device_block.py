@@ -26,11 +26,13 @@ class GraphPlan:
 
     Attributes:
         calls: The functions that the device runs for it.
-        fallback: The operations that the device refuses, by node, with the reason.
+        fallback: The operations that the host runs instead, by node, with the reason.
+        plan: How much runs where, and what it costs; empty where all of it had to run there.
     """
 
     calls: tuple[str, ...]
     fallback: Mapping[str, str] = field(default_factory=dict[str, str])
+    plan: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, kw_only=True)

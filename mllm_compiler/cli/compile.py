@@ -25,6 +25,22 @@ PLACE = "Run a graph on another device: vision=tflite; the target c calls it."
 FALLBACK = "Where operations run that the device of a graph refuses.  [default: none]"
 PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 
+max_partitions_option = click.option(
+    "--max-partitions",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="The calls of a device in one run of a graph that there may be.",
+)
+partition_option = click.option(
+    "--partition",
+    type=click.Choice(["cost", "most"]),
+    default="cost",
+    show_default=True,
+    help="Beside a fallback, a device gets what costs less there, or all that it runs.",
+)
+
 
 @click.command(name="compile")
 @click.argument("model")
@@ -32,6 +48,8 @@ PRUNE = "Leave out work: drop-tokens{after=2 keep=196}, prune-heads{heads=4}."
 @click.option("--soc", metavar="CHIP", help=SOC)
 @click.option("--place", "places", multiple=True, metavar="GRAPH=DEVICE", help=PLACE)
 @click.option("--fallback", type=click.Choice(["none", "c"]), default="none", help=FALLBACK)
+@max_partitions_option
+@partition_option
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--quant", metavar="RECIPE", help="Quantise: a built-in recipe or a .toml file.")
 @click.option("--prune", default="", metavar="PASSES", help=PRUNE)
@@ -56,6 +74,8 @@ def compile_command(
     soc: str | None,
     places: tuple[str, ...],
     fallback: str,
+    max_partitions: int,
+    partition: str,
     dims: tuple[str, ...],
     quant: str | None,
     prune: str,
@@ -79,7 +99,7 @@ def compile_command(
     from mllm_compiler.errors import CompileError
     from mllm_compiler.importer import read_dims
     from mllm_compiler.passes.place import read_places
-    from mllm_compiler.pipelines import check_places, check_target
+    from mllm_compiler.pipelines import check_target
     from mllm_compiler.recipes import find_model
     from mllm_compiler.report import Traffic, check_report, write_report
     from mllm_compiler.report import report as facts_of
@@ -87,9 +107,8 @@ def compile_command(
     where = "mllmc compile"
     check_target(target, where)
     placed = read_places(places)
-    check_places(placed, target, "--place")
-    if fallback != "none" and not placed:
-        text, remedy = "--fallback needs --place", "place a graph on a device"
+    if fallback == target and not placed:
+        text, remedy = "there is no device to fall back from", "give --place, or another --target"
         raise CompileError("MLC-U007", text, location=where, remedy=remedy)
     if emit is not None and placed:
         text = "--emit c and --place exclude each other"
@@ -113,6 +132,8 @@ def compile_command(
             soc=soc,
             places=placed,
             fallback=fallback,
+            max_partitions=max_partitions,
+            partition=partition,
             dims=read_dims(dims),
             prune=prune,
             output=output or Path(f"{bundle_stem(model)}.mllm_bundle"),

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mllm_compiler.cli.compile import DIM, PLACE, SOC, TARGET
+from mllm_compiler.cli.compile import (
+    DIM,
+    PLACE,
+    SOC,
+    TARGET,
+    max_partitions_option,
+    partition_option,
+)
 from mllm_compiler.cli.console import progress, table, write_json, write_line
 
 if TYPE_CHECKING:
+    from mllm_compiler.passes.device_plan import Call
     from mllm_compiler.passes.place import Placement, Row, Total
 
 
@@ -22,6 +31,8 @@ if TYPE_CHECKING:
 @click.option("--place", "places", multiple=True, metavar="GRAPH=DEVICE", help=PLACE)
 @click.option("--dim", "dims", multiple=True, metavar="DIM", help=DIM)
 @click.option("--fallback", default="none", show_default=True, help="Where the rest may run.")
+@max_partitions_option
+@partition_option
 @click.option("--all", "every", is_flag=True, help="A row for each operation, not for each kind.")
 @click.option("--html", type=click.Path(path_type=Path), help="Also write a page, in one file.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -34,6 +45,8 @@ def explain_command(
     places: tuple[str, ...],
     dims: tuple[str, ...],
     fallback: str,
+    max_partitions: int,
+    partition: str,
     every: bool,
     html: Path | None,
     as_json: bool,
@@ -43,8 +56,8 @@ def explain_command(
     from mllm_compiler.cli.explain_page import facts_of, page
     from mllm_compiler.compiler import Request, compile_model
     from mllm_compiler.importer import read_dims
-    from mllm_compiler.passes.place import explain, read_places
-    from mllm_compiler.pipelines import LIFT, check_target
+    from mllm_compiler.passes.place import ALL, explain, read_places
+    from mllm_compiler.pipelines import BUCKET, DEVICES, HOST, LIFT, check_target
     from mllm_compiler.recipes import find_model
 
     where = "mllmc explain"
@@ -52,18 +65,29 @@ def explain_command(
     placed = read_places(places)
     if fallback != "none":
         check_target(fallback, f"{where} --fallback")
+    program = target
+    if fallback == HOST and target in DEVICES:
+        program, placed = HOST, {ALL: target, **placed}
     with progress("finding the model") as shown:
         path: Path = find_model(model, shown.say)
         request = Request(
             model=path,
-            target=target,
+            target=program,
             soc=soc,
             places=placed,
             dims=read_dims(dims),
-            stop_after=LIFT.passes[-1],
+            stop_after=(BUCKET if placed else LIFT).passes[-1],
         )
         compiled = compile_model(request, step=shown.step)
-        placement = explain(compiled.module, target, fallback, placed)
+        placement = explain(
+            compiled.module,
+            program,
+            fallback,
+            placed,
+            max_partitions=max_partitions,
+            partition=partition,
+        )
+    placement = replace(placement, target=target)
     facts = facts_of(placement, compiled.name)
     if html is not None:
         with atomic_output(html) as out:
@@ -84,6 +108,7 @@ def _tell(placement: Placement, every: bool) -> None:
         rows = [(str(n), *kind) for kind, n in sorted(kinds.items())]
         table("placement", ("count", "operation", "home", "why"), rows)
     _tell_totals(placement)
+    _tell_plans(placement)
     for row in placement.homeless:
         write_line(f"{row.location}: '{row.operation}' has no home: {row.why} ({row.remedy})")
     from mllm_compiler.report import percent
@@ -104,6 +129,30 @@ def _tell_totals(placement: Placement) -> None:
     rules = placement.totals(lambda row: None if row.refusal is None else row.refusal.rule)
     if rules:
         table("refusals", ("rule", *columns), [(name, *_cells(t)) for name, t in rules.items()])
+
+
+def _tell_plans(placement: Placement) -> None:
+    """The calls of devices, graph by graph, and what the tables say that a run costs."""
+    columns = ("graph", "device", "call", "operations", "MFLOP", "kB in", "kB out")
+    calls = [
+        (plan.graph, plan.device, f"{number} of {len(plan.calls)}", *_call_cells(call))
+        for plan in placement.plans.values()
+        for number, call in enumerate(plan.calls, 1)
+    ]
+    if calls:
+        table("calls of devices", columns, calls)
+    for plan in placement.plans.values():
+        facts = plan.facts
+        write_line(
+            f"{plan.graph}: {facts['device_operations']} of {plan.operations} operations on "
+            f"{plan.device}, {plan.cost_us:.1f} us by the tables; {plan.host_us:.1f} us all on "
+            f"{plan.host}"
+        )
+
+
+def _call_cells(call: Call) -> tuple[str, ...]:
+    sizes = (f"{n / 1e3:.1f}" for n in (call.bytes_in, call.bytes_out))
+    return (str(call.operations), f"{call.flops / 1e6:.3f}", *sizes)
 
 
 def _cells(total: Total) -> tuple[str, ...]:

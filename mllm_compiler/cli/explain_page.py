@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mllm_compiler.bundle.typed_json import Json
+    from mllm_compiler.passes.device_plan import DevicePlan
     from mllm_compiler.passes.place import Placement, Row, Total
 
 TEMPLATES = files("mllm_compiler.cli") / "templates"
@@ -33,6 +34,7 @@ def facts_of(placement: Placement, model: str) -> dict[str, Json]:
         "homeless": len(placement.homeless),
         "homes": {name: _total(total) for name, total in homes.items()},
         "rules": {name: _total(total) for name, total in rules.items()},
+        "plans": [_plan(plan) for plan in placement.plans.values()],
         "operations": [_operation(row) for row in placement.rows],
     }
 
@@ -61,6 +63,12 @@ def _total(total: Total) -> dict[str, Json]:
         "bytes_written": total.written,
         "bytes_weights": total.weights,
     }
+
+
+def _plan(plan: DevicePlan) -> dict[str, Json]:
+    calls: list[Json] = [asdict(call) for call in plan.calls]
+    names = {"graph": plan.graph, "device": plan.device, "host": plan.host}
+    return {**names, "calls": calls, **plan.facts}
 
 
 def _operation(row: Row) -> dict[str, Json]:

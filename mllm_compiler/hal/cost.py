@@ -50,23 +50,24 @@ def cost_of(op: Operation, env: Env) -> Cost:
     elements = sum(_elements(r, env) for r in op.results)
     flops = FLOPS.get(type(op), _none)(op, elements, env)
     operands = [part for v in op.operands for part in _parts(op, v)]
-    weights = [v for v in operands if _is_stored(v)]
+    weights = [v for v in operands if is_stored(v)]
     read, written, kept = (
-        sum(_nbytes(v, env) for v in values) for values in (operands, op.results, weights)
+        sum(nbytes_of(v, env) for v in values) for values in (operands, op.results, weights)
     )
     if isinstance(op, mllm.CachedAttentionOp):
-        written -= _nbytes(op.past_k, env) + _nbytes(op.past_v, env)
+        written -= nbytes_of(op.past_k, env) + nbytes_of(op.past_v, env)
     return Cost(flops, read, written, kept)
 
 
-def _is_stored(value: SSAValue) -> bool:
+def is_stored(value: SSAValue) -> bool:
+    """Whether a value is a weight or a constant."""
     return isinstance(value.owner, mllm.WeightOp | mllm.ConstantOp)
 
 
 def _is_unpacked_by_readers(op: mllm.DequantizeOp) -> bool:
     """Whether an op says what stored codes mean, and all that read it are products."""
     products = all(isinstance(use.operation, PRODUCTS) for use in op.result.uses)
-    return products and all(_is_stored(v) for v in op.operands)
+    return products and all(is_stored(v) for v in op.operands)
 
 
 def _parts(op: Operation, value: SSAValue) -> Sequence[SSAValue]:
@@ -205,7 +206,8 @@ def _elements(value: SSAValue, env: Env) -> int:
     return prod(_shape(value, env))
 
 
-def _nbytes(value: SSAValue, env: Env) -> int:
+def nbytes_of(value: SSAValue, env: Env) -> int:
+    """The bytes of a value, packed; 0 of what has no size."""
     if ranked(value) is None:
         return 0
     try:

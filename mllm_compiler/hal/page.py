@@ -30,6 +30,7 @@ def support_page() -> str:
         "|---|" + "---|---|" * len(tables),
     ]
     lines += _rows(tables)
+    lines += ["", "## Costs", "", *_costs(targets)]
     lines += ["", "## Chips", "", *_chips(targets)]
     lines += ["", "## Notes", "", *_notes(tables)]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -48,6 +49,22 @@ def _cells(entry: OpSupport | None) -> tuple[str, str]:
         return "", ""
     stored = f" ({', '.join(entry.weights)})" if entry.weights else ""
     return entry.kernel, f"{', '.join(entry.dtypes)}{stored}"
+
+
+def _costs(targets: list[Target]) -> Iterator[str]:
+    """What placement weighs processors by."""
+    yield (
+        "[Placement](devices.md#what-a-device-gets) weighs processors by these rates: a call, what "
+        "is computed, what operations read and write, and what is carried over."
+    )
+    yield ""
+    yield "| target | us a call | GFLOP/s | GB/s | GB/s carried | images turned | from |"
+    yield "|---|---|---|---|---|---|---|"
+    for t in targets:
+        r = t.rates
+        numbers = (r.startup_us, r.gflop_per_s, r.gb_per_s, r.copy_gb_per_s)
+        cells = " | ".join(f"{n:g}" for n in numbers)
+        yield f"| `{t.name}` | {cells} | {'yes' if r.turns_images else ''} | {r.source} |"
 
 
 def _chips(targets: list[Target]) -> Iterator[str]:

@@ -21,6 +21,7 @@ from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
 from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked
 from mllm_compiler.hal.cost import Cost, cost_of
+from mllm_compiler.hal.rates import Rates, rates_of
 from mllm_compiler.hal.rules import Limit, Refusal, Rule, limit_of
 from mllm_compiler.hal.soc import Soc, find_soc, soc_of
 
@@ -95,7 +96,7 @@ class Target:
         source: What the table was made from.
         shapes: Which sizes it takes, one of `SHAPES`.
         dialects: Dialects that run as a whole.
-        startup_us: What a call costs before it computes, in microseconds.
+        rates: How fast it computes, reads and is called.
         ops: The entries by op name.
         socs: Its chips, the default one first; a target may have none.
         halves: Whether reals are computed as halves.
@@ -107,7 +108,7 @@ class Target:
     source: str
     shapes: str
     dialects: tuple[str, ...]
-    startup_us: float
+    rates: Rates
     ops: Mapping[str, OpSupport]
     socs: Mapping[str, Soc] = field(default_factory=dict[str, Soc])
     halves: bool = False
@@ -222,7 +223,7 @@ def target_of(table: dict[str, Any]) -> Target:
         source=table["source"],
         shapes=table["shapes"],
         dialects=tuple(table["dialects"]),
-        startup_us=table["cost"]["startup_us"],
+        rates=rates_of(table["cost"]),
         ops={op: _entry(entry) for op, entry in table.get("ops", {}).items()},
         halves=table.get("halves", False),
         operators=frozenset(table.get("operators", ())),

@@ -16,6 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from mllm_compiler.dialects.dims import Dim, DimsAttr
+from mllm_compiler.dialects.hal import PlaceAttr, PlanAttr
 from mllm_compiler.dialects.locations import location_name
 from mllm_compiler.dialects.mllm import PipelineOp, VariantAttr, default_bound
 
@@ -27,7 +28,9 @@ VARIANT: Final = "mllm.variant"
 TARGET: Final = "hal.target"
 """The attribute of a function that another device runs: its target."""
 FALLBACK: Final = "hal.fallback"
-"""The attribute of a graph: the nodes that its device refuses, with the reason of each."""
+"""The attribute of a graph: the nodes that its device does not run, with the reason of each."""
+DEVICE_PLAN: Final = "hal.plan"
+"""The attribute of a graph that is divided between a device and the host: the calls, and costs."""
 DIMS: Final = "mllm.dims"
 """The attribute of an argument or result of such a graph: its dims without padding."""
 
@@ -54,8 +57,11 @@ def devices_in(module: ModuleOp) -> list[str]:
 
 
 def functions_of(module: ModuleOp, target: str) -> list[FuncOp]:
-    """What a target runs: its functions, or all graphs where the module has none of them."""
-    return device_functions(module, target) or graphs(module)
+    """What a target runs: its functions; or the graphs, where none is placed elsewhere."""
+    own = graphs(module)
+    places = [op.attributes.get("place") for graph in own for op in block_of(graph).ops]
+    targets = {place.target.data for place in places if isinstance(place, PlaceAttr)}
+    return device_functions(module, target) or (own if targets <= {target} else [])
 
 
 def callees(graph: FuncOp) -> list[str]:
@@ -86,11 +92,17 @@ def role_of(graph: FuncOp) -> str:
 
 
 def fallback_of(graph: FuncOp) -> dict[str, str]:
-    """Why a graph's device refuses some of its nodes, by node."""
+    """Why a graph's device does not run some of its nodes, by node."""
     noted = graph.attributes.get(FALLBACK)
     if not isinstance(noted, DictionaryAttr):
         return {}
     return {node: why.data for node, why in noted.data.items() if isinstance(why, StringAttr)}
+
+
+def plan_of(graph: FuncOp) -> dict[str, int]:
+    """How a graph is divided between its device and the host; empty where it is not."""
+    plan = graph.attributes.get(DEVICE_PLAN)
+    return plan.facts if isinstance(plan, PlanAttr) else {}
 
 
 def source_name(graph: FuncOp) -> str:

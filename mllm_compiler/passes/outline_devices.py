@@ -12,10 +12,9 @@
     func.func @vision_tflite(%arg0) attributes {hal.target = "tflite"} ..
     func.func @vision_tflite_1(%arg0) attributes {hal.target = "tflite"} ..
 
-Ops of one device that can run in one call are in one function: an op has the number of changes of
-device on the longest way to it, and those of one device and number are a call. No way between two
-of them leads over another device, so that every call has what it needs before it starts. Weights
-and constants stand where they are read. The graph keeps its name, inputs, results and edges.
+Ops of one device that can run in one call are in one function: those of a phase (`device_calls`),
+so that every call has what it needs before it starts. Weights and constants stand where they are
+read. The graph keeps its name, inputs, results and edges.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from xdsl.passes import ModulePass
 from mllm_compiler.dialects.hal import PlaceAttr
 from mllm_compiler.dialects.locations import named
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
+from mllm_compiler.passes.device_calls import phases
 from mllm_compiler.passes.graphs import (
     TARGET,
     block_of,
@@ -73,28 +73,36 @@ class OutlineDevices(ModulePass):
 
 
 def _runs(graph: FuncOp, host: str) -> dict[tuple[str, int], list[Operation]]:
-    """The ops of each call, by device and number; the graph's ops are put in order of numbers."""
-    number, device = dict[Operation, int](), dict[Operation, str]()
-    for op in block_of(graph).ops:
-        place = op.attributes.get("place")
-        device[op] = place.target.data if isinstance(place, PlaceAttr) else host
-        makers = [m for v in op.operands if isinstance(m := v.owner, Operation) and m in number]
-        number[op] = max((number[m] + (device[m] != device[op]) for m in makers), default=0)
-        if isinstance(op, WeightOp | ConstantOp):
-            del number[op]
+    """The ops of each call, by device and phase; the graph's ops are put in order of phases."""
+    device = {op: _device_of(op, host) for op in _computing(graph)}
+    sides = [host, *sorted(set(device.values()) - {host})]
+    phase = phases(device, _makers, lambda op: sides.index(device[op]), len(sides))
     runs = dict[tuple[str, int], list[Operation]]()
-    for op, at in number.items():
+    for op, at in phase.items():
         if device[op] != host and not isinstance(op, ReturnOp):
             runs.setdefault((device[op], at), []).append(op)
     if runs:
-        _order(graph, number)
+        _order(graph, phase)
     return dict(sorted(runs.items(), key=lambda run: run[0][1]))
 
 
-def _order(graph: FuncOp, number: dict[Operation, int]) -> None:
-    """Puts ops behind all of lower numbers; what is read by many, weights, stands first."""
+def _computing(graph: FuncOp) -> list[Operation]:
+    return [op for op in block_of(graph).ops if not isinstance(op, WeightOp | ConstantOp)]
+
+
+def _device_of(op: Operation, host: str) -> str:
+    place = op.attributes.get("place")
+    return place.target.data if isinstance(place, PlaceAttr) else host
+
+
+def _makers(op: Operation) -> list[Operation]:
+    return [value.owner for value in op.operands if isinstance(value.owner, Operation)]
+
+
+def _order(graph: FuncOp, phase: dict[Operation, int]) -> None:
+    """Puts ops behind all of earlier phases; what is read by many, weights, stands first."""
     block, end = block_of(graph), return_of(graph)
-    for op in sorted(block.ops, key=lambda op: number.get(op, -1)):
+    for op in sorted(block.ops, key=lambda op: phase.get(op, -1)):
         if op is not end:
             op.detach()
             block.insert_op_before(op, end)

@@ -5,13 +5,18 @@
     %y = mllm.linear %x, %w {place = #hal.place<"c", "f32_linear">}
 
 An op that the target does not run goes to the fallback, where one is named and runs it; otherwise
-it has no home, which is an error.
+it has no home, which is an error. A graph that is placed on a device of the target is divided
+between the device and the fallback by what both cost (`partition`); an op that the device could run
+and does not says so:
+
+    %y = mllm.binary add %a, %b {place = #hal.place<"c", "qnn: its island of 1 operation saves less
+                                 than its calls and copies cost: 0.9 us < 104.0 us">}
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from xdsl.context import Context
@@ -21,12 +26,14 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import mllm
-from mllm_compiler.dialects.hal import PlaceAttr
+from mllm_compiler.dialects.hal import PlaceAttr, PlanAttr
 from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import Answer, Cost, Refusal, target
+from mllm_compiler.passes.device_plan import MOST_CALLS, Candidate, DevicePlan, plan_device
 from mllm_compiler.passes.graphs import (
+    DEVICE_PLAN,
     FALLBACK,
     block_of,
     graphs,
@@ -37,8 +44,14 @@ from mllm_compiler.passes.graphs import (
 )
 
 NONE = "none"
+BY_COST, MOST = WAYS = ("cost", "most")
+"""What decides which of its operations a device gets: what they cost, or nothing."""
+
 HOST = "c"
 WHERE = "--place"
+ALL = "*"
+"""Stands for every graph that may leave the host."""
+
 TYPICAL = 256
 """Symbols are counted at their bound, but at most at this."""
 
@@ -51,12 +64,16 @@ class Place(ModulePass):
         target: Where ops should run.
         fallback: Where those run that the target cannot; `none` refuses them.
         graphs: Graphs that should run elsewhere: `graph=target`.
+        max_partitions: The calls of a device in a graph that there may be.
+        partition: `cost`, what is cheaper there runs on a device; `most`, all that it runs.
     """
 
     name = "place"
     target: str = "c"
     fallback: str = NONE
     graphs: tuple[str, ...] = ()
+    max_partitions: int = MOST_CALLS
+    partition: str = BY_COST
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Places every op of every graph.
@@ -65,7 +82,15 @@ class Place(ModulePass):
             CompileError: MLC-R001, an op has no home; MLC-U007, no such graph.
         """
         refused: dict[str, dict[str, Attribute]] = {}
-        for row in explain(op, self.target, self.fallback, read_places(self.graphs)).rows:
+        placement = explain(
+            op,
+            self.target,
+            self.fallback,
+            read_places(self.graphs),
+            max_partitions=self.max_partitions,
+            partition=self.partition,
+        )
+        for row in placement.rows:
             if row.home is None:
                 raise CompileError(
                     "MLC-R001",
@@ -79,6 +104,8 @@ class Place(ModulePass):
         for graph in graphs(op):
             if graph.sym_name.data in refused:
                 graph.attributes[FALLBACK] = DictionaryAttr(refused[graph.sym_name.data])
+            if (plan := placement.plans.get(graph.sym_name.data)) is not None:
+                graph.attributes[DEVICE_PLAN] = PlanAttr.of(plan.device, plan.facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +151,12 @@ class Placement:
     Attributes:
         target: The target that was asked for.
         rows: An op a row, in the order of the module.
+        plans: How graphs that are placed on devices are divided, by graph.
     """
 
     target: str
     rows: tuple[Row, ...]
+    plans: Mapping[str, DevicePlan] = field(default_factory=dict[str, DevicePlan])
 
     @property
     def homeless(self) -> tuple[Row, ...]:
@@ -174,7 +203,13 @@ class Total:
 
 
 def explain(
-    module: ModuleOp, name: str, fallback: str = NONE, places: Mapping[str, str] | None = None
+    module: ModuleOp,
+    name: str,
+    fallback: str = NONE,
+    places: Mapping[str, str] | None = None,
+    *,
+    max_partitions: int = MOST_CALLS,
+    partition: str = BY_COST,
 ) -> Placement:
     """Where every op would run; nothing is changed and no op refused.
 
@@ -185,20 +220,60 @@ def explain(
         name: The target that ops should run on.
         fallback: The target of those that it does not run.
         places: The targets of graphs that should run elsewhere.
+        max_partitions: The calls of a device in a graph that there may be.
+        partition: `cost` or `most`.
 
     Raises:
         CompileError: MLC-U007, no such graph.
     """
-    bounds, elsewhere = pipeline_of(module).bound_of, places or {}
+    bounds, elsewhere = pipeline_of(module).bound_of, spelled_out(module, places or {})
     rows: list[Row] = []
+    plans: dict[str, DevicePlan] = {}
     check_graphs(module, elsewhere)
     for graph in graphs(module):
-        home = elsewhere.get(source_name(graph), name)
-        for op in _computing(block_of(graph).ops):
-            symbols = {s for v in (*op.operands, *op.results) for s in _symbols(v)}
-            env = {s: min(TYPICAL, symbol_bound(s, bounds)) for s in symbols}
-            rows.append(_row(op, graph.sym_name.data, env, home, fallback))
-    return Placement(target=name, rows=tuple(rows))
+        own, home = graph.sym_name.data, elsewhere.get(source_name(graph), name)
+        ops = _computing(block_of(graph).ops)
+        symbols = {s for op in ops for v in (*op.operands, *op.results) for s in _symbols(v)}
+        env = {s: min(TYPICAL, symbol_bound(s, bounds)) for s in symbols}
+        found = [_row(op, own, env, home, fallback) for op in ops]
+        if home != name and fallback != NONE:
+            plans[own] = plan_device(
+                graph,
+                [_candidate(row, env, fallback) for row in found],
+                env,
+                target(home),
+                target(fallback),
+                most_calls=max_partitions,
+                by_cost=partition == BY_COST,
+            )
+            found = [_divided(row, plans[own], fallback) for row in found]
+        rows += found
+    return Placement(target=name, rows=tuple(rows), plans=plans)
+
+
+def spelled_out(module: ModuleOp, places: Mapping[str, str]) -> dict[str, str]:
+    """Places with `*` said of each graph that it means: those without a place of their own.
+
+    A graph that appends to a cache stays where the cache is.
+    """
+    given = dict(places)
+    if (device := given.pop(ALL, None)) is None:
+        return given
+    cached = {cache.graph.data for cache in pipeline_of(module).caches}
+    free = dict.fromkeys(source_name(graph) for graph in graphs(module))
+    return {**{graph: device for graph in free if graph not in cached}, **given}
+
+
+def _candidate(row: Row, env: Mapping[str, int], fallback: str) -> Candidate:
+    """An op without a home counts as the fallback's, so that all of a graph can be weighed."""
+    kept = row.home == fallback or target(fallback).refusal(row.op, env) is None
+    return Candidate(row.op, row.cost, kept or row.home is None, row.refusal is None)
+
+
+def _divided(row: Row, plan: DevicePlan, fallback: str) -> Row:
+    """A row of an op that the device could run, where the plan leaves it to the fallback."""
+    reason = plan.reasons.get(row.op)
+    return row if reason is None else replace(row, home=fallback, why=f"{row.target}: {reason}")
 
 
 def read_places(texts: Sequence[str]) -> dict[str, str]:
@@ -225,7 +300,7 @@ def check_graphs(module: ModuleOp, places: Mapping[str, str]) -> None:
         CompileError: MLC-U007, with the nearest one; or the graph appends to a cache.
     """
     names = list(dict.fromkeys(source_name(graph) for graph in graphs(module)))
-    for graph in places.keys() - names:
+    for graph in places.keys() - {*names, ALL}:
         near = get_close_matches(graph, names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"graphs: {', '.join(names)}"
         raise CompileError("MLC-U007", f"no graph '{graph}'", location=WHERE, remedy=hint)

@@ -262,6 +262,8 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
         "prune",
         "places",
         "fallback",
+        "max_partitions",
+        "partition",
         "stop_after",
         "simplify",
         "emit_c",
@@ -287,3 +289,21 @@ def test_the_interface_of_the_compiler_is_pinned() -> None:
 def test_every_stage_of_a_pipeline_says_what_holds() -> None:
     for stages in PIPELINES.values():
         assert all(stage.holds and stage.passes for stage in stages)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--fallback", "c"], "there is no device to fall back from [MLC-U007]"),
+        (["--target", "rknn", "--fallback", "c"], "no device 'rknn' [MLC-U002]"),
+        (["--place", "eye=c", "--emit", "c"], "--emit c and --place exclude each other [MLC-U007]"),
+        (["--target", "numpy", "--place", "vision=tflite"], "calls no other device [MLC-U007]"),
+    ],
+)
+def test_devices_and_options_that_do_not_go_together(
+    words: list[str], code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run(["compile", str(tiny("tiny-vit")), *words, "-o", str(out), "--unsigned"]) == 2
+    assert code in capsys.readouterr().err
+    assert not out.exists()

@@ -72,6 +72,30 @@ def test_the_table_counts_kinds_or_lists_all(capsys: Captured) -> None:
     assert len(capsys.readouterr().out.splitlines()) > len(short.splitlines())
 
 
+def test_a_divided_graph_is_told_in_words_and_numbers_and_on_the_page(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Without the device's library: the tables alone say what would run there."""
+    model, words = str(tiny("tiny-vit")), ["--target", "tflite", "--fallback", "c"]
+    assert run(["explain", model, *words, "--partition", "most", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    (plan,) = facts["plans"]
+    assert (plan["device"], plan["host"], len(plan["calls"])) == ("tflite", "c", 1)
+    assert plan["device_operations"] == plan["operations"] == len(facts["operations"])
+    assert plan["device_flops"] == sum(op["flops"] for op in facts["operations"])
+    assert plan["bytes_in"] == plan["calls"][0]["bytes_in"] > 0
+    assert facts["flops_share"] == 1
+    out = tmp_path / "page.html"
+    assert run(["explain", model, *words, "--partition", "most", "--html", str(out)]) == 0
+    told = capsys.readouterr().out
+    count = plan["operations"]
+    assert f"{count} of {count} operations on tflite" in told
+    assert f"{plan['host_cost_ns'] / 1e3:.1f} us all on c" in told
+    page = Page(out.read_text(encoding="utf-8"))
+    row = [plan["graph"], "tflite", "1", str(count)]
+    assert row in [cells[:4] for cells in page.rows]
+
+
 def page_of(words: list[str], folder: Path) -> str:
     out = folder / "page.html"
     run(["explain", *words, "--html", str(out)])

@@ -168,7 +168,13 @@ def accelerator() -> Target:
             "source": "its manual",
             "shapes": "symbolic",
             "dialects": [],
-            "cost": {"startup_us": 1.0},
+            "cost": {
+                "startup_us": 1.0,
+                "gflop_per_s": 1.0,
+                "gb_per_s": 1.0,
+                "copy_gb_per_s": 1.0,
+                "source": "its manual",
+            },
             "ops": {"mllm.conv": {"kernel": "Conv2D", "dtypes": ["f32"], "limits": limits}},
         }
     )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.parser import Parser
 
-from mllm_compiler.dialects import mllm
+from mllm_compiler.dialects import make_context, mllm
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.hal import PlaceAttr
 from mllm_compiler.errors import CompileError
-from mllm_compiler.passes.graphs import block_of, graphs
+from mllm_compiler.hal import target
+from mllm_compiler.passes.device_plan import Call
+from mllm_compiler.passes.graphs import block_of, fallback_of, graphs, plan_of
 from mllm_compiler.passes.place import Place, Total, explain
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, llama, module_of
@@ -72,6 +77,66 @@ def test_explain_answers_without_refusing_or_changing() -> None:
     assert homes["none"] == Total(operations=1, flops=64, read=0, written=4 * 64)
     rules = placement.totals(lambda row: row.refusal and row.refusal.rule)
     assert list(rules) == ["operator"]
+
+
+def eye(width: int) -> ModuleOp:
+    """Two products, and between them a scan along an axis that only the host has."""
+    g = Graph("eye", "encoder", WeightStore(), {"x": TensorType(f32, [1, width, width])})
+    scanned = g.add(mllm.CumsumOp(g.linear(g["x"], "a", width), 1))
+    y = g.linear(g.linear(scanned, "b", width), "c", width)
+    return module_of(g.finish({"y": y}))
+
+
+def test_a_graph_is_divided_by_cost_and_told_in_whole_numbers() -> None:
+    """The figures are counted by hand from sizes, and from the rates in the tables."""
+    module, n = eye(1024), 1024
+    before = str(module)
+    placement = explain(module, "c", "c", {"eye": "qnn"})
+    assert str(module) == before
+    assert [row.home for row in placement.rows] == ["qnn", "c", "qnn", "qnn"]
+    assert placement.rows[1].why == "qnn: no kernel"
+    plan = placement.plans["eye"]
+    product = 2 * n**3
+    assert plan.calls == (
+        Call(operations=1, flops=product, bytes_in=4 * n * n, bytes_out=4 * n * n),
+        Call(operations=2, flops=2 * product, bytes_in=4 * n * n, bytes_out=4 * n * n),
+    )
+    device, host = target("qnn").rates, target("c").rates
+    copies = 4 * 4 * n * n / device.copy_gb_per_s / 1e3
+    scan = host.startup_us + 8 * n * n / host.gb_per_s / 1e3
+    on_device = 3 * product / device.gflop_per_s / 1e3
+    assert plan.cost_us == pytest.approx(2 * device.startup_us + copies + scan + on_device)
+    products = 3 * product / host.gflop_per_s / 1e3
+    assert plan.host_us == pytest.approx(scan + 3 * host.startup_us + products)
+    assert plan.facts["device_operations"] == 3
+
+
+def test_an_island_that_saves_too_little_stays_with_the_numbers_why() -> None:
+    small = explain(eye(64), "c", "c", {"eye": "qnn"})
+    assert {row.home for row in small.rows} == {"c"}
+    why = small.rows[2].why
+    assert re.fullmatch(
+        r"qnn: its island of 2 operations saves less than its calls and copies cost: "
+        r"\d+\.\d us < 10\d\.\d us",
+        why,
+    )
+    most = explain(eye(64), "c", "c", {"eye": "qnn"}, partition="most")
+    assert [row.home for row in most.rows] == ["qnn", "c", "qnn", "qnn"]
+    one = explain(eye(1024), "c", "c", {"eye": "qnn"}, max_partitions=1)
+    assert [row.home for row in one.rows] == ["c", "c", "qnn", "qnn"]
+    assert "saves the least, and --max-partitions 1 allows no call more" in one.rows[0].why
+
+
+def test_the_plan_stands_on_the_graph_and_reads_back() -> None:
+    module = eye(1024)
+    Place("c", "c", ("eye=qnn",)).apply(Context(), module)
+    (graph,) = graphs(module)
+    assert list(fallback_of(graph)) == ["/eye/2"]
+    plan = plan_of(graph)
+    assert (plan["device_operations"], plan["operations"]) == (3, 4)
+    text = str(module)
+    assert '#hal.plan<"qnn", device_operations = 3, operations = 4, ' in text
+    assert str(Parser(make_context(WeightStore()), text).parse_module()) == text
 
 
 def test_a_language_model_runs_whole_on_c() -> None:

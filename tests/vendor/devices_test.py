@@ -72,7 +72,7 @@ def test_a_bundle_says_what_runs_where() -> None:
     opened = bundle("tiny-vlm", placed=True)
     assert opened.manifest.targets == ("c", "tflite")
     block = json.loads(bytes(opened.member("targets/tflite/device.json")))
-    assert block["graphs"] == {"vision": {"calls": ["vision_tflite"], "fallback": {}}}
+    assert block["graphs"] == {"vision": {"calls": ["vision_tflite"], "fallback": {}, "plan": {}}}
     assert block["members"] == ["targets/tflite/model.tflite"]
     assert block["sdk"] == {"name": "ai-edge-litert", "version": "2.3"}
     assert opened.manifest.topology["vision"].ops == {"device_call": 1}
@@ -121,25 +121,73 @@ def test_only_what_a_device_runs_gets_static_shapes(tmp_path: Path) -> None:
 
 
 def test_what_the_device_refuses_runs_between_its_calls(tmp_path: Path) -> None:
-    """TFLite has no cubic resize: the positions of tiny-dinov2 are resized by C kernels."""
+    """TFLite has no cubic resize: the positions of tiny-dinov2 are resized by C kernels.
+
+    It reads no pixels, so that all of the device is one call behind it. By the tables some ops
+    before and behind it save less than what is carried between them.
+    """
     model, path = folder("tiny-dinov2"), tmp_path / "out"
     words = ["compile", str(model), "--place", "vision=tflite", "-o", str(path), "--unsigned"]
     assert run(words) == 3
     assert not path.exists()
-    assert run([*words, "--fallback", "c"]) == 0
-    opened = open_bundle(path, UNSIGNED)
-    block = json.loads(bytes(opened.member("targets/tflite/device.json")))
-    (plan,) = block["graphs"].values()
-    assert len(plan["calls"]) == 2
-    assert plan["fallback"] == {"/embeddings/Resize": "tflite: no kernel"}
     onnx = Graph(model / "model.onnx")
     x = np.random.default_rng(3).standard_normal((1, 3, 56, 56)).astype(np.float32)
     (expected,) = onnx.run({"pixel_values": x}).values()
+    for partition in ("cost", "most"):
+        assert run([*words, "--fallback", "c", "--partition", partition]) == 0
+        opened = open_bundle(path, UNSIGNED)
+        block = json.loads(bytes(opened.member("targets/tflite/device.json")))
+        (plan,) = block["graphs"].values()
+        assert len(plan["calls"]) == 1
+        assert plan["fallback"].pop("/embeddings/Resize") == "tflite: no kernel"
+        assert all("saves less than" in why for why in plan["fallback"].values())
+        assert (plan["fallback"] == {}) is (partition == "most")
+        with model_of(opened) as loaded:
+            (found,) = loaded.run("vision", {"pixel_values": x}).values()
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+            assert loaded.counters.device_calls == 1
+            assert loaded.counters.fallback_stages > 0
+
+
+def test_a_target_beside_a_fallback_is_a_device_for_all_graphs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The decoder stays where its cache is; what `explain` says is what the bundle holds."""
+    words = ["--target", "tflite", "--fallback", "c", "--partition", "most"]
+    path, model = tmp_path / "out", str(folder("tiny-vlm"))
+    assert run(["compile", model, *words, "-o", str(path), "--unsigned"]) == 0
+    capsys.readouterr()
+    opened = open_bundle(path, UNSIGNED)
+    assert opened.manifest.targets == ("c", "tflite")
+    block = json.loads(bytes(opened.member("targets/tflite/device.json")))["graphs"]
+    assert {name: len(plan["calls"]) for name, plan in block.items()} == {
+        "vision": 1,
+        "projector": 1,
+    }
+    assert run(["explain", model, *words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    for plan in facts["plans"]:
+        told = block[plan["graph"]]["plan"]
+        assert {key: plan[key] for key in told} == told
+        assert told["device_flops"] == told["flops"] > 0
+    onnx = OnnxModel(folder("tiny-vlm"))
+    expected = onnx.picture(picture(5), "what?", 8, onnx.sampler(0.0, 0))
     with model_of(opened) as loaded:
-        (found,) = loaded.run("vision", {"pixel_values": x}).values()
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
-        assert loaded.counters.device_calls == 2
-        assert loaded.counters.fallback_stages > 0
+        pieces = loaded.generate("what?", image=picture(5), max_new_tokens=8)
+        assert [p.token for p in pieces if p.token is not None] == expected
+        assert loaded.counters == Counters(device_calls=2, fallback_stages=0)
+
+
+def test_a_device_that_nothing_pays_on_gets_nothing(tmp_path: Path) -> None:
+    """By the tables LiteRT multiplies as fast as the C kernels: a projector is no call worth."""
+    path, model = tmp_path / "out", str(folder("tiny-vlm"))
+    words = ["--place", "projector=tflite", "--fallback", "c", "-o", str(path), "--unsigned"]
+    assert run(["compile", model, *words]) == 0
+    opened = open_bundle(path, UNSIGNED)
+    assert opened.manifest.targets == ("c",)
+    with model_of(opened) as loaded:
+        assert list(loaded.generate("what?", image=picture(5), max_new_tokens=2))
+        assert loaded.counters.device_calls == 0
 
 
 def test_mllmc_run_counts_calls_and_refuses_another_litert(
