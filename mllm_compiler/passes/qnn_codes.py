@@ -23,8 +23,8 @@ from mllm_compiler.quantisation.values import Encoding
 from mllm_compiler.reference import Array
 from mllm_compiler.weights import WeightStore
 
-WIDE_PRODUCTS: Final = 73
-"""The first HTP that multiplies two matrices of 16 bits."""
+WIDE: Final = 73
+"""The first HTP that multiplies two matrices of 16 bits, and has a LayerNorm with such a gain."""
 
 LEAST: Final = np.float32(1e-9)
 """The least scale."""
@@ -75,16 +75,15 @@ class CodedGraph:
             v if v is None or element_of(v) != f32 else self._code(v, wanted)
             for v in op.arguments()
         ]
-        if isinstance(op, qnn.MatMulOp) and result.bits == 16 and arch_of(op) < WIDE_PRODUCTS:
-            found[1] = self._narrow(op.b, found[1])
+        wide = isinstance(op, qnn.MatMulOp | qnn.LayerNormOp) and result.bits == 16
+        if wide and arch_of(op) < WIDE:
+            found[1] = self._code(op.operands[1], self._narrow(op.operands[1]))
         return found
 
-    def _narrow(self, value: SSAValue, codes: SSAValue | None) -> SSAValue:
-        """Codes of 16 bits around 0 as such of 8 bits."""
-        assert codes is not None
+    def _narrow(self, value: SSAValue) -> Encoding:
+        """The encoding in 8 bits of what has 16 bits around 0."""
         scale = self.encodings.of[value].scale * ((1 << 16) - 1) / ((1 << 8) - 1)
-        options = {"scale": scale, "zero_point": 1 << 7}
-        return self.b.call(qnn.ConvertOp, [codes], extents(codes), ui8, **options)
+        return Encoding(scale, 0, 8)
 
     def _product(self, op: qnn.FullyConnectedOp | ConvolutionOp) -> list[SSAValue | None]:
         """Codes, those of a weight, and a bias in steps of both."""

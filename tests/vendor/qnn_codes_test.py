@@ -134,8 +134,9 @@ def test_codes_are_what_the_reference_says(at: int, bits: int) -> None:
     check(answer, bits)
 
 
-def test_older_chips_multiply_16_bits_by_8() -> None:
-    """The reference has the same conversion before the product."""
-    (answer,) = computed([LARGE], 16, SM8450)
-    assert str(element_of(answer.op.b)) == "ui8"
-    check(answer, 16)
+def test_older_chips_read_8_bits_beside_16() -> None:
+    """The reference has the same conversion before a product; a norm knows its gain."""
+    norms = [case for case in coded() if case.op is qnn.LayerNormOp]
+    for answer in computed([LARGE, *norms], 16, SM8450):
+        assert str(element_of(answer.op.operands[1])) == "ui8"
+        check(answer, 16)

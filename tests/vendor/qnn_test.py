@@ -20,6 +20,7 @@ from mllm_compiler.pass_run import run_passes
 from mllm_compiler.passes.graphs import argument_names, graphs, pipeline_of, result_names
 from mllm_compiler.pipelines import CACHE, QUANTISE, pass_class, pass_names
 from mllm_compiler.recipes import build_recipe
+from mllm_compiler.reference import run_function
 from mllm_compiler.validate import seeded_inputs
 from mllm_compiler.weights import WeightStore
 
@@ -98,6 +99,28 @@ def test_every_chip_has_its_own_binary(soc: str) -> None:
     model = made("tiny-vit", soc)
     with Library(model.artifact.soc) as library:
         assert library.describe(model.binary).soc_model == model.artifact.soc.model
+
+
+@pytest.mark.parametrize(
+    ("soc", "form", "least"),
+    [
+        ("sm8350", "w8a8-npu", 0.999),
+        ("sm8350", "w8a16-npu", 0.9999),
+        ("sm8350", "w4a16-npu", 0.9999),
+        ("sm8450", "w8a16-npu", 0.9999),
+    ],
+)
+def test_old_chips_run_an_encoder_of_codes(soc: str, form: str, least: float) -> None:
+    """SM8350 has no halves at all; the emulator is one of its own HTP, v68."""
+    model = made("tiny-vit", soc, form)
+    (graph,) = graphs(model.qnn)
+    inputs = seeded_inputs(graph, pipeline_of(model.mllm))
+    (want,) = run_function(model.qnn, graph.sym_name.data, inputs, model.store).values()
+    with Library(model.artifact.soc) as library:
+        assert library.describe(model.binary).soc_model == model.artifact.soc.model
+        library.load(model.binary)
+        (got,) = library.run(graph.sym_name.data, inputs).values()
+    assert cosine(got, want) > least
 
 
 def test_the_same_model_gives_the_same_bytes() -> None:

@@ -80,6 +80,16 @@ def test_16_bits_are_multiplied_from_v73_on() -> None:
         assert asked(new, case, elements, "ui16") == ""
 
 
+@pytest.mark.parametrize("gain", ["ui8", "ui16"])
+def test_gains_of_16_bits_are_for_v73_on(gain: str) -> None:
+    given = (real(64, 32), real(32), None)
+    options = {"epsilon": 1e-5, "axes": [1]}
+    case = Case(qnn.LayerNormOp, given, (64, 32), options, frozenset({1}))
+    with Library(SM8450) as old, Library(SM8650) as new:
+        assert (asked(old, case, ("ui16", gain, ""), "ui16") == "") == (gain == "ui8")
+        assert asked(new, case, ("ui16", gain, ""), "ui16") == ""
+
+
 def refused_on_purpose(case: Case, elements: tuple[str, ...]) -> bool:
     """The validator takes ui16 times i16, which HTP cannot prepare, and wrong logarithms."""
     faults = ((qnn.MatMulOp, ("ui16", "i16")), (qnn.ElementWiseLogOp, ("ui16",)))
