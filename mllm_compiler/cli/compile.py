@@ -198,7 +198,8 @@ def _tell(compiled: Compiled, facts: dict[str, Json]) -> None:
     for source in compiled.sources:
         write_line(f"source: {source}")
     plan = compiled.manifest.plan
-    write_line(f"memory: bound {plan.bound}, plan {plan.plan}, gap {plan.gap:.2%}")
+    if plan.plan:
+        write_line(f"memory: bound {plan.bound}, plan {plan.plan}, gap {plan.gap:.2%}")
     write_line(
         f"bundle: {compiled.output} ({facts['bundle_bytes']} bytes) in {compiled.seconds:.1f} s"
     )

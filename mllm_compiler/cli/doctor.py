@@ -96,8 +96,8 @@ def doctor_command(context: click.Context, as_json: bool) -> None:
     if as_json:
         write_json({"healthy": not broken, "findings": [asdict(finding) for finding in found]})
     else:
-        rows = [(f.part, f.found, f.state, f.remedy) for f in found]
-        table("mllmc doctor", ("part", "found", "state", "how to get it"), rows)
+        rows = [(f.part, f.state, ": ".join(filter(None, (f.found, f.remedy)))) for f in found]
+        table("mllmc doctor", ("part", "state", "what was found: how to get it"), rows)
         write_line("something that is needed is missing" if broken else "everything needed is here")
     context.exit(3 if broken else 0)
 

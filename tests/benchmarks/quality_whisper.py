@@ -2,8 +2,9 @@
 
 `..._wer_delta` is in points over `whisper_fp32_wer`; `..._speech_loss` is what a token of the
 transcript costs, in nats, the decoder led through it; `..._bits` is what a weight takes. All
-graphs are quantised. `rounded_` recipes look at no sound; the others are calibrated on meetings and
-short sounds, with the words that the float model hears in them: none of these voices is scored.
+graphs are quantised. `rounded_` recipes look at no sound; the others are calibrated on meetings,
+short sounds, and quotations read aloud, with the words that the float model hears in them: none of
+these voices is scored.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from mllm_compiler.quality.sides import opened
 from mllm_compiler.quantised_bundle import read_record
 from tests.benchmarks.bundles import compiled, measured
 from tests.benchmarks.quality_smollm2 import RECIPES as FOLDER
+from tests.benchmarks.read_aloud import read_aloud
 from tests.benchmarks.sounds import meetings, other_sounds, spoken
 
 MODEL = "whisper-base"
@@ -36,7 +38,8 @@ def figures() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         data, plain = spoken(folder / "spoken"), compiled(MODEL, folder / "fp32.mllm_bundle")
-        heard = with_words(meetings(other_sounds(folder / "heard")), plain)
+        heard = read_aloud(meetings(other_sounds(folder / "heard")))
+        add_words(heard, plain)
         found: dict[str, float] = {}
         for name, recipe in RECIPES.items():
             options = ["--quant", str(recipe)]
@@ -51,13 +54,12 @@ def figures() -> dict[str, float]:
     return found
 
 
-def with_words(folder: Path, plain: Path) -> Path:
-    """A folder of sounds, each with the words that a model hears in it."""
+def add_words(folder: Path, plain: Path) -> None:
+    """Writes beside each sound of a folder the words that a model hears in it."""
     with opened(plain, Policy(allow_unsigned=True)) as side:
         for sound in sorted(folder.glob("*.wav")):
             words = side.reply(Ask(audio=sound)).strip()
             sound.with_suffix(".txt").write_text(words, encoding="utf-8")
-    return folder
 
 
 def block_bits(bundle: Path) -> float:
