@@ -55,6 +55,8 @@ def explain_command(
     from mllm_compiler.bundle.files import atomic_output
     from mllm_compiler.cli.explain_page import facts_of, page
     from mllm_compiler.compiler import Request, compile_model
+    from mllm_compiler.hal import STATIC
+    from mllm_compiler.hal import target as table_of
     from mllm_compiler.importer import read_dims
     from mllm_compiler.passes.place import ALL, explain, read_places
     from mllm_compiler.pipelines import BUCKET, DEVICES, HOST, LIFT, check_target
@@ -68,6 +70,7 @@ def explain_command(
     program = target
     if fallback == HOST and target in DEVICES:
         program, placed = HOST, {ALL: target, **placed}
+    sized = table_of(program).shapes == STATIC
     with progress("finding the model") as shown:
         path: Path = find_model(model, shown.say)
         request = Request(
@@ -76,7 +79,7 @@ def explain_command(
             soc=soc,
             places=placed,
             dims=read_dims(dims),
-            stop_after=(BUCKET if placed else LIFT).passes[-1],
+            stop_after=(BUCKET if placed or sized else LIFT).passes[-1],
         )
         compiled = compile_model(request, step=shown.step)
         placement = explain(
