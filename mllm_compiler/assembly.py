@@ -16,7 +16,7 @@ from mllm_compiler.backends.numpy.compile import NumpyArtifact
 from mllm_compiler.backends.numpy.compile import compile_module as numpy_artifact
 from mllm_compiler.backends.qnn.emit import QnnArtifact
 from mllm_compiler.backends.qnn.emit import emit as emit_qnn
-from mllm_compiler.backends.qnn.sdk import BUILD, CONTEXT, HOW, Library, libraries
+from mllm_compiler.backends.qnn.sdk import BUILD, CONTEXT, HOW, VERSION, Library, libraries
 from mllm_compiler.backends.qnn.sources import sources
 from mllm_compiler.backends.rknn.compile import compile_module as compile_rknn
 from mllm_compiler.backends.rknn.emit import WEIGHTS as RKNN_WEIGHTS
@@ -87,7 +87,8 @@ def assemble(
     """
     made = PROGRAMS[target](module, store, outside)
     artifact = made.artifact
-    devices = {name: PROGRAMS_OF_DEVICES[name](module, store) for name in devices_in(module)}
+    called = devices_in(module)
+    devices = {name: PROGRAMS_OF_DEVICES[name](module, store, outside) for name in called}
     sides = [made, *devices.values()]
     served = {g.sym_name.data: g for g in graphs(module)}
     entries = [served_entry(entry, served[entry.name]) for entry in artifact.entries]
@@ -185,6 +186,13 @@ def _with_file(target: str, artifact: TfliteArtifact, module: ModuleOp, store: W
 
 
 def _qnn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
+    """The file of all graphs, and the module that says what they take and give."""
+    made = _qnn_functions(module, store, outside)
+    text = content_of_bytes("targets/qnn/module.mlir", f"{text_of(module)}\n".encode())
+    return replace(made, contents=(text, *made.contents))
+
+
+def _qnn_functions(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     """A context binary; without the library, the sources that Qualcomm's SDK makes one from."""
     artifact = emit_qnn(module, store)
     name, made = artifact.soc.name, dict[str, bytes]()
@@ -194,10 +202,9 @@ def _qnn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     else:
         with Library(artifact.soc) as library:
             made[f"{name}{CONTEXT}"] = library.prepare(artifact.graphs)
-    text = content_of_bytes("targets/qnn/module.mlir", f"{text_of(module)}\n".encode())
     members = [content_of_bytes(f"targets/qnn/{file}", raw) for file, raw in made.items()]
     made_for = Compatibility(soc=(name,), sdk={"qairt": BUILD})
-    return Made(artifact, "", (text, *members), compatibility=made_for)
+    return Made(artifact, "", members, compatibility=made_for)
 
 
 def _rknn(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
@@ -228,18 +235,22 @@ PROGRAMS: dict[str, Callable[[ModuleOp, WeightStore, Outside], Made]] = {
 """What each target makes of a module."""
 
 
-def _tflite_functions(module: ModuleOp, store: WeightStore) -> Made:
+def _tflite_functions(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     artifact = emit_tflite(module, store)
     file = Content(tflite.MEMBER, artifact.size, lambda: artifact.stream(store))
     return Made(artifact, tflite.MEMBER, (file,))
 
 
-PROGRAMS_OF_DEVICES: dict[str, Callable[[ModuleOp, WeightStore], Made]] = {
+PROGRAMS_OF_DEVICES: dict[str, Callable[[ModuleOp, WeightStore, Outside], Made]] = {
+    "qnn": _qnn_functions,
     "tflite": _tflite_functions,
 }
 """What each device makes of the functions that it runs for the target `c`."""
 
-SDKS: dict[str, Sdk] = {"tflite": Sdk(name=tflite.SDK[0], version=tflite.SDK[1])}
+SDKS: dict[str, Sdk] = {
+    "qnn": Sdk(name="qairt", version=VERSION),
+    "tflite": Sdk(name=tflite.SDK[0], version=tflite.SDK[1]),
+}
 """The library that runs them."""
 
 
@@ -254,7 +265,7 @@ def _block(device: str, made: Made, module: ModuleOp) -> DeviceBlock:
         if (calls := [name for name in callees(graph) if name in own])
     }
     members = tuple(content.name for content in made.contents)
-    return DeviceBlock(sdk=SDKS[device], members=members, graphs=plans)
+    return DeviceBlock(sdk=SDKS[device], members=members, graphs=plans, soc=made.compatibility.soc)
 
 
 def edges_of(module: ModuleOp) -> list[list[str]]:

@@ -167,8 +167,8 @@ def compile_model(
     start = time.perf_counter()
     check_target(request.target, "--target")
     request = _called_by_host(request)
-    _check_soc(request)
     devices = check_places(request.places, request.target, "--place")
+    _check_soc(request)
     recipe = None if request.quant is None else read_recipe(request.quant)
     if recipe is not None and recipe.values is not None:
         check_values(request.target, recipe.name)
@@ -197,7 +197,7 @@ def compile_model(
                 model = Model(module, imported.spec, imported.store)
                 samples = Path(folder) / name
                 write_samples(model, request.data, samples, limits, warn)
-            if name in ENCODING and samples is not None:
+            if name in ENCODING and samples is not None and request.target in ENCODE:
                 step("calibrating")
                 given, samples = samples, Path(folder) / name
                 write_padded(module, given, samples, imported.store)
@@ -258,7 +258,8 @@ def _with_places(request: Request, module: ModuleOp, warn: Step) -> Request:
 
 def _check_soc(request: Request) -> None:
     """Refuses a chip that the target does not have, or that lacks what the recipe asks for."""
-    chips = target(request.target)
+    named = (request.target, *request.places.values())
+    chips = target(next((name for name in named if target(name).socs), request.target))
     if request.soc is None and not chips.socs:
         return
     soc = chips.soc(request.soc)

@@ -184,7 +184,10 @@ ENCODE: dict[str, Stage] = {
 HOST = "c"
 """The target that calls devices."""
 
-DEVICES: dict[str, Stage] = {"tflite": LOWER_TFL}
+DEVICES: dict[str, Stage] = {
+    "qnn": Stage((*LOWER_QNN.passes, *ENCODE["qnn"].passes), "every op is one that HTP computes"),
+    "tflite": LOWER_TFL,
+}
 """By device: how functions that it runs for the target `c` are lowered, before graphs are."""
 
 PLAN = Stage(("plan-memory",), "every tensor that is not a weight has its place in the arena")

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
+from mllm_compiler.backends.qnn.device import QnnDevice
+from mllm_compiler.backends.qnn.graph import Soc
+from mllm_compiler.backends.qnn.sdk import CONTEXT, VERSION, check_present, context_in
 from mllm_compiler.backends.tflite import device as tflite
 from mllm_compiler.backends.tflite.sdk import check_installed
 from mllm_compiler.bundle.verify import Bundle
+from mllm_compiler.hal import target
 from runtime_stub import Device
 
 
@@ -32,5 +37,14 @@ def _tflite(bundle: Bundle, threads: int) -> Device:
     return Device(prepare=made.prepare, sdk_version=version)
 
 
-DEVICES: dict[str, Callable[[Bundle, int], Device]] = {"tflite": _tflite}
+def _qnn(bundle: Bundle, threads: int) -> Device:
+    check_present()
+    name = context_in(bundle.manifest.members)
+    chip = target("qnn").soc(Path(name).name.removesuffix(CONTEXT))
+    soc = Soc(name=chip.name, model=chip.model, arch=chip.arch)
+    made = QnnDevice(bytes(bundle.member(name)), soc)
+    return Device(prepare=made.prepare, sdk_version=VERSION, soc=chip.name)
+
+
+DEVICES: dict[str, Callable[[Bundle, int], Device]] = {"qnn": _qnn, "tflite": _tflite}
 """The plug-in of each target."""

@@ -39,7 +39,7 @@ from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.calibration_data import needed_inputs
 from mllm_compiler.passes.encodings import encodings_of
 from mllm_compiler.passes.folded_weights import numbers_of
-from mllm_compiler.passes.graphs import block_of, graphs, location_of, remove_dead, return_of
+from mllm_compiler.passes.graphs import block_of, functions_of, location_of, remove_dead, return_of
 from mllm_compiler.passes.qnn_codes import CodedGraph
 from mllm_compiler.passes.qnn_forms import rules_of
 from mllm_compiler.quantisation.recipe import read_recipe
@@ -74,7 +74,7 @@ class EncodeQnn(ModulePass):
                 with `[values]` has no samples.
         """
         values, store = None if not self.recipe else read_recipe(self.recipe).values, store_of(ctx)
-        for graph in graphs(op):
+        for graph in functions_of(op, "qnn"):
             if values is not None:
                 inputs = needed_inputs(self.data, graph.sym_name.data)
                 found = encodings_of(graph, inputs, store, values, rules_of(values.bits))

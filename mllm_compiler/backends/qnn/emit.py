@@ -42,7 +42,7 @@ from mllm_compiler.dialects.types import bits_of, element_of, extents
 from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,
-    graphs,
+    functions_of,
     location_of,
     result_names,
     return_of,
@@ -80,14 +80,14 @@ def emit(module: ModuleOp, store: WeightStore) -> QnnArtifact:
     """The graphs of a module of qnn ops; weights stay where the store maps them."""
     return QnnArtifact(
         soc=soc_of(module),
-        graphs=tuple(graph_of(graph, store) for graph in graphs(module)),
-        entries=tuple(_entry(graph) for graph in graphs(module)),
+        graphs=tuple(graph_of(graph, store) for graph in functions_of(module, "qnn")),
+        entries=tuple(_entry(graph) for graph in functions_of(module, "qnn")),
     )
 
 
 def soc_of(module: ModuleOp) -> Soc:
     """The chip that a module is lowered for."""
-    found = graphs(module)[0].attributes[SOC]
+    found = functions_of(module, "qnn")[0].attributes[SOC]
     assert isinstance(found, SocAttr)
     return Soc(name=found.soc.data, model=found.model.data, arch=found.arch.data)
 

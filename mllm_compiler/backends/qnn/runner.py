@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mllm_compiler.backends.qnn.emit import soc_of
-from mllm_compiler.backends.qnn.sdk import BUILD, CONTEXT, Library
+from mllm_compiler.backends.qnn.sdk import Library, context_in
 from mllm_compiler.backends.runner import Array, Runner
 from mllm_compiler.dialects.types import dtype_of, element_of
-from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.graphs import argument_names
 from mllm_compiler.reference import find_function
 from mllm_compiler.reference.executor import arguments, bind_symbols
@@ -28,25 +27,9 @@ class QnnRunner(Runner):
             CompileError: `MLC-B010`, there is none; `MLC-V001`, QNN is not installed; `MLC-V002`,
                 it refuses the file; `MLC-V005`, another version of it made the file.
         """
-        name = next((n for n in names if n.endswith(CONTEXT)), None)
-        if name is None:
-            raise CompileError(
-                "MLC-B010",
-                "the bundle has no context binary for QNN, only sources of one",
-                location="qnn",
-                remedy="compile the model again where mllmc doctor lists onnxruntime-qnn",
-            )
+        name = context_in(names)
         self._library = Library(soc_of(self.module))
-        binary = bytes(member(name))
-        made = self._library.describe(binary).build
-        if made != BUILD:
-            raise CompileError(
-                "MLC-V005",
-                f"QNN {made} made the context binary, {BUILD} is needed",
-                location="qnn",
-                remedy="compile the model again",
-            )
-        self._library.load(binary)
+        self._library.load(bytes(member(name)))
 
     def run_graph(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs of a graph by name, on inputs of its shapes; whole numbers get 32 bits.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from multiprocessing import Pipe
@@ -18,6 +18,9 @@ from mllm_compiler.errors import CompileError
 
 BUILD: Final = "v2.51.0.260929181845"
 """The build of QAIRT that support tables and layouts are made from."""
+
+VERSION: Final = BUILD.removeprefix("v")
+"""The same as numbers: another version of the library may not load what this one made."""
 
 CONTEXT: Final = ".context"
 """What the name of a context binary ends with."""
@@ -37,14 +40,7 @@ class Library:
     """
 
     def __init__(self, soc: Soc) -> None:
-        folder = libraries()
-        if folder is None:
-            raise CompileError(
-                "MLC-V001",
-                "QNN is not installed",
-                location="qnn",
-                remedy=HOW,
-            )
+        folder = check_present()
         self._line, theirs = Pipe()
         arguments = [str(theirs.fileno()), str(folder)]
         self._process = subprocess.Popen(
@@ -110,13 +106,22 @@ class Library:
         """
         return self._ask("describe", binary)
 
-    def load(self, binary: bytes) -> None:
-        """Loads a context binary, to run its graphs.
+    def load(self, binary: bytes) -> ContextFacts:
+        """Loads a context binary, to run its graphs; what it says of itself.
 
         Raises:
-            CompileError: `MLC-V002`, the library refuses it.
+            CompileError: `MLC-V002`, the library refuses it; `MLC-V005`, another version made it.
         """
+        facts = self.describe(binary)
+        if facts.build != BUILD:
+            raise CompileError(
+                "MLC-V005",
+                f"QNN {facts.build} made the context binary, {BUILD} is needed",
+                location="qnn",
+                remedy="compile the model again",
+            )
         self._ask("load", binary)
+        return facts
 
     def run(self, graph: str, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """The outputs of a graph of the loaded context, from HTP's emulator.
@@ -150,6 +155,35 @@ class Library:
         )
 
 
+def context_in(names: Iterable[str]) -> str:
+    """The member of a bundle that is a context binary.
+
+    Raises:
+        CompileError: `MLC-B010`, there is none.
+    """
+    for name in names:
+        if name.endswith(CONTEXT):
+            return name
+    raise CompileError(
+        "MLC-B010",
+        "the bundle has no context binary for QNN, only sources of one",
+        location="qnn",
+        remedy="compile the model again where mllmc doctor lists onnxruntime-qnn",
+    )
+
+
+def check_present() -> Path:
+    """The folder of the libraries.
+
+    Raises:
+        CompileError: `MLC-V001`, they are not installed.
+    """
+    folder = libraries()
+    if folder is None:
+        raise CompileError("MLC-V001", "QNN is not installed", location="qnn", remedy=HOW)
+    return folder
+
+
 def libraries() -> Path | None:
     """The folder of the libraries; None where they are not installed."""
     spec = find_spec("onnxruntime_qnn")
@@ -164,4 +198,14 @@ def qnn_version() -> str | None:
         return None
 
 
-__all__ = ["BUILD", "CONTEXT", "HOW", "Library", "libraries", "qnn_version"]
+__all__ = [
+    "BUILD",
+    "CONTEXT",
+    "HOW",
+    "VERSION",
+    "Library",
+    "check_present",
+    "context_in",
+    "libraries",
+    "qnn_version",
+]

@@ -29,7 +29,8 @@ from mllm_compiler.dialects.qnn import QnnOp, SocAttr
 from mllm_compiler.dialects.qnn.soc import SOC
 from mllm_compiler.dialects.types import element_of, extents
 from mllm_compiler.hal import target
-from mllm_compiler.passes.graphs import block_of, graphs, return_of
+from mllm_compiler.passes.called_types import call_as_typed
+from mllm_compiler.passes.graphs import block_of, functions_of, return_of
 from mllm_compiler.passes.lower_to_qnn.builder import Builder
 from mllm_compiler.passes.lower_to_qnn.table import LOWERINGS
 from mllm_compiler.passes.lowered_attention import positions_of
@@ -59,13 +60,15 @@ class LowerToQnn(ModulePass):
         def builder(graph: FuncOp, at: Operation, store: WeightStore) -> Builder:
             return Builder(graph, at, store, positions=positions_of(graph))
 
-        for graph in graphs(op):
+        mine = functions_of(op, "qnn")
+        for graph in mine:
             narrow(graph, store)
         lower_graphs(op, store, target="qnn", lowerings=LOWERINGS, builder=builder, own=QnnOp)
-        cse(op)
-        for graph in graphs(op):
+        for graph in mine:
+            cse(graph)
             give_apart(graph)
             graph.update_function_type()
+            call_as_typed(op, graph)
             graph.attributes[SOC] = SocAttr.of(soc.name, soc.model, soc.arch)
 
 
