@@ -29,7 +29,8 @@ from mllm_compiler.importer import DimSpec, Imported, ModelSpec, import_model
 from mllm_compiler.pass_run import IMPORT, Observer, PassRecord, observe, run_passes
 from mllm_compiler.passes.device_plan import MOST_CALLS
 from mllm_compiler.passes.lower_to_rknn import asked_by
-from mllm_compiler.passes.place import ALL, BY_COST, NONE, check_graphs, spelled_out
+from mllm_compiler.passes.place import BY_COST, NONE
+from mllm_compiler.passes.placed_graphs import ALL, check_graphs, spelled_out
 from mllm_compiler.passes.quantised_caches import quantised_caches
 from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
@@ -252,7 +253,10 @@ def _with_places(request: Request, module: ModuleOp, warn: Step) -> Request:
     """The request with a device for each graph that has one, by its name."""
     places = spelled_out(module, request.places)
     if request.places and not places:
-        warn(f"every graph appends to a KV cache: all of it runs on '{request.target}'")
+        warn(
+            f"all of it runs on '{request.target}': a graph that appends to a KV cache leaves it "
+            "where its sizes have buckets, --dim sequence_length=1,32"
+        )
     return replace(request, places=places)
 
 

@@ -98,7 +98,7 @@ def compile_command(
     from mllm_compiler.compiler import Request, compile_model
     from mllm_compiler.errors import CompileError
     from mllm_compiler.importer import read_dims
-    from mllm_compiler.passes.place import read_places
+    from mllm_compiler.passes.placed_graphs import read_places
     from mllm_compiler.pipelines import check_target
     from mllm_compiler.recipes import find_model
     from mllm_compiler.report import Traffic, check_report, write_report

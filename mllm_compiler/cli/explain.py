@@ -58,7 +58,8 @@ def explain_command(
     from mllm_compiler.hal import STATIC
     from mllm_compiler.hal import target as table_of
     from mllm_compiler.importer import read_dims
-    from mllm_compiler.passes.place import ALL, explain, read_places
+    from mllm_compiler.passes.place import explain
+    from mllm_compiler.passes.placed_graphs import ALL, read_places
     from mllm_compiler.pipelines import BUCKET, DEVICES, HOST, LIFT, check_target
     from mllm_compiler.recipes import find_model
 

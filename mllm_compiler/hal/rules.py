@@ -24,6 +24,7 @@ class Rule(StrEnum):
     KIND = "kind"
     SIZE = "size"
     ALIGNMENT = "alignment"
+    CACHE = "cache"
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class OpSupport:
         dtypes: The element types of its operands and results.
         weights: Those that only weights and constants among its operands may have too.
         results: Those that only its results may have.
-        ranks: The least and the largest rank of its first operand.
+        ranks: The least rank of its first operand, and the largest of that and of its results.
         kinds: The values of the property `kind` by the element type of the first operand.
         limits: Bounds on extents and properties.
         rewrites: What to write instead, by the rule that refuses the op.
@@ -154,7 +154,8 @@ class Target:
             return Refusal(Rule.DTYPE, f"no kernel for {got}, only for {allowed}", got, allowed)
         if (shape := self._against_shapes(values)) is not None:
             return shape
-        rank = _rank(values[0]) if values else 0
+        ranks = [_rank(value) for value in (*values[:1], *op.results)]
+        rank = next((r for r in ranks if r > entry.ranks[1]), ranks[0] if ranks else 0)
         if not entry.ranks[0] <= rank <= entry.ranks[1]:
             allowed = f"{entry.ranks[0]} to {entry.ranks[1]}"
             reason = f"no kernel for rank {rank}, only for {allowed}"

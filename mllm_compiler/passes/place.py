@@ -15,9 +15,8 @@ and does not says so:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
@@ -30,7 +29,8 @@ from mllm_compiler.dialects.hal import PlaceAttr, PlanAttr
 from mllm_compiler.dialects.onnx import CustomOp
 from mllm_compiler.dialects.types import element_of, ranked, shape_of
 from mllm_compiler.errors import CompileError
-from mllm_compiler.hal import Answer, Cost, Refusal, target
+from mllm_compiler.hal import Answer, Cost, Refusal, Rule, target
+from mllm_compiler.passes.cached_values import cached_values
 from mllm_compiler.passes.device_plan import MOST_CALLS, Candidate, DevicePlan, plan_device
 from mllm_compiler.passes.graphs import (
     DEVICE_PLAN,
@@ -42,15 +42,11 @@ from mllm_compiler.passes.graphs import (
     source_name,
     symbol_bound,
 )
+from mllm_compiler.passes.placed_graphs import check_graphs, read_places, spelled_out
 
 NONE = "none"
 BY_COST, MOST = WAYS = ("cost", "most")
 """What decides which of its operations a device gets: what they cost, or nothing."""
-
-HOST = "c"
-WHERE = "--place"
-ALL = "*"
-"""Stands for every graph that may leave the host."""
 
 TYPICAL = 256
 """Symbols are counted at their bound, but at most at this."""
@@ -236,6 +232,9 @@ def explain(
         symbols = {s for op in ops for v in (*op.operands, *op.results) for s in _symbols(v)}
         env = {s: min(TYPICAL, symbol_bound(s, bounds)) for s in symbols}
         found = [_row(op, own, env, home, fallback) for op in ops]
+        if home != name:
+            cached = cached_values(graph, pipeline_of(module))
+            found = [_kept(row, cached, fallback) for row in found]
         if home != name and fallback != NONE:
             plans[own] = plan_device(
                 graph,
@@ -251,17 +250,15 @@ def explain(
     return Placement(target=name, rows=tuple(rows), plans=plans)
 
 
-def spelled_out(module: ModuleOp, places: Mapping[str, str]) -> dict[str, str]:
-    """Places with `*` said of each graph that it means: those without a place of their own.
-
-    A graph that appends to a cache stays where the cache is.
-    """
-    given = dict(places)
-    if (device := given.pop(ALL, None)) is None:
-        return given
-    cached = {cache.graph.data for cache in pipeline_of(module).caches}
-    free = dict.fromkeys(source_name(graph) for graph in graphs(module))
-    return {**{graph: device for graph in free if graph not in cached}, **given}
+def _kept(row: Row, cached: Collection[SSAValue], fallback: str) -> Row:
+    """A row of an op on a device; the host keeps the caches, and what reads and appends to them."""
+    if not any(value in cached for value in (*row.op.operands, *row.op.results)):
+        return row
+    refusal = Refusal(Rule.CACHE, "it reads or appends to the KV cache, which the host keeps")
+    home = None if fallback == NONE else fallback
+    remedy = "give --fallback c, or compile all of it with --target"
+    why = refusal.reason if home is None else f"{row.target}: {refusal.reason}"
+    return replace(row, home=home, why=why, refusal=refusal, remedy=remedy)
 
 
 def _candidate(row: Row, env: Mapping[str, int], fallback: str) -> Candidate:
@@ -274,41 +271,6 @@ def _divided(row: Row, plan: DevicePlan, fallback: str) -> Row:
     """A row of an op that the device could run, where the plan leaves it to the fallback."""
     reason = plan.reasons.get(row.op)
     return row if reason is None else replace(row, home=fallback, why=f"{row.target}: {reason}")
-
-
-def read_places(texts: Sequence[str]) -> dict[str, str]:
-    """The targets of graphs from `graph=target`.
-
-    Raises:
-        CompileError: MLC-U007, a text is not like that, or a graph is named twice.
-    """
-    places: dict[str, str] = {}
-    for text in texts:
-        graph, _, name = text.partition("=")
-        if not graph or not name or graph in places:
-            message = f"'{text}' is not a graph and its one target"
-            remedy = "write GRAPH=TARGET, each graph once"
-            raise CompileError("MLC-U007", message, location=WHERE, remedy=remedy)
-        places[graph] = name
-    return places
-
-
-def check_graphs(module: ModuleOp, places: Mapping[str, str]) -> None:
-    """Refuses a graph that the model does not have, or that cannot leave the C runtime.
-
-    Raises:
-        CompileError: MLC-U007, with the nearest one; or the graph appends to a cache.
-    """
-    names = list(dict.fromkeys(source_name(graph) for graph in graphs(module)))
-    for graph in places.keys() - {*names, ALL}:
-        near = get_close_matches(graph, names, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"graphs: {', '.join(names)}"
-        raise CompileError("MLC-U007", f"no graph '{graph}'", location=WHERE, remedy=hint)
-    for cache in pipeline_of(module).caches:
-        if places.get(cache.graph.data, HOST) != HOST:
-            text = f"'{cache.graph.data}' appends to a KV cache, which the C runtime keeps"
-            remedy = "place encoders and projectors, or compile all of it with --target"
-            raise CompileError("MLC-U007", text, location=WHERE, remedy=remedy)
 
 
 def _row(op: Operation, graph: str, env: dict[str, int], name: str, fallback: str) -> Row:

@@ -42,7 +42,9 @@ from mllm_compiler.passes.graphs import (
     VARIANT,
     argument,
     block_of,
+    callees,
     erase_arguments,
+    functions,
     graphs,
     located_clone,
     named,
@@ -227,7 +229,8 @@ def _embed(module: ModuleOp, graph: FuncOp, name: str, weight: str, dims: Sequen
     made = FuncOp(name, ([ids], []))
     embeddings = argument(graph, EMBEDDINGS)
     assert embeddings is not None
-    ops = _looked_up(graph, weight, block_of(made).args[0], element_of(embeddings))
+    table = _weight_of(module, graph, weight)
+    ops = _looked_up(table, block_of(made).args[0], element_of(embeddings))
     for op in ops:
         op.location = named_location(weight)
     block_of(made).add_ops([*ops, ReturnOp(ops[-1].results[0])])
@@ -237,9 +240,8 @@ def _embed(module: ModuleOp, graph: FuncOp, name: str, weight: str, dims: Sequen
     module.body.block.insert_op_before(made, graph)
 
 
-def _looked_up(graph: FuncOp, weight: str, ids: SSAValue, element: Attribute) -> list[Operation]:
-    """A look-up in a weight of a graph, or in its codes, as numbers, which the last op gives."""
-    table = _weight_of(graph, weight)
+def _looked_up(table: mllm.WeightOp, ids: SSAValue, element: Attribute) -> list[Operation]:
+    """A look-up in a weight, or in its codes, as numbers, which the last op gives."""
     tables, size = [table.clone()], None
     for user in users(table.result):
         sides: Sequence[SSAValue | None] = ()
@@ -254,10 +256,13 @@ def _looked_up(graph: FuncOp, weight: str, ids: SSAValue, element: Attribute) ->
     return [*tables, *looked_up(tables, ids, size, element)]
 
 
-def _weight_of(graph: FuncOp, name: str) -> mllm.WeightOp:
+def _weight_of(module: ModuleOp, graph: FuncOp, name: str) -> mllm.WeightOp:
+    """The weight of a name in a graph, or in a function of a device that it calls."""
+    called = [f for f in functions(module) if f.sym_name.data in callees(graph)]
     found = {
         op.weight_name.data: op
-        for op in block_of(graph).ops
+        for function in (graph, *called)
+        for op in block_of(function).ops
         if isinstance(op, mllm.WeightOp) and op.weight_name
     }
     if name in found:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, TensorType, f32
 from xdsl.parser import Parser
 
 from mllm_compiler.dialects import make_context, mllm
@@ -15,8 +15,9 @@ from mllm_compiler.dialects.hal import PlaceAttr
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import target
 from mllm_compiler.passes.device_plan import Call
-from mllm_compiler.passes.graphs import block_of, fallback_of, graphs, plan_of
+from mllm_compiler.passes.graphs import block_of, fallback_of, graphs, pipeline_of, plan_of
 from mllm_compiler.passes.place import Place, Total, explain
+from mllm_compiler.passes.placed_graphs import spelled_out
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, llama, module_of
 
@@ -137,6 +138,28 @@ def test_the_plan_stands_on_the_graph_and_reads_back() -> None:
     text = str(module)
     assert '#hal.plan<"qnn", device_operations = 3, operations = 4, ' in text
     assert str(Parser(make_context(WeightStore()), text).parse_module()) == text
+
+
+def test_of_a_decoder_on_a_device_the_host_keeps_what_touches_the_cache() -> None:
+    module, _ = llama(width=64)
+    placement = explain(module, "c", "c", {"decoder": "numpy"}, partition="most")
+    left = [row for row in placement.rows if row.home == "c"]
+    assert {row.operation for row in left} == {"mllm.kv_append", "mllm.attention"}
+    why = "numpy: it reads or appends to the KV cache, which the host keeps"
+    assert {row.why for row in left} == {why}
+    (alone,) = {row.why for row in explain(module, "c", places={"decoder": "numpy"}).homeless}
+    assert alone == why.removeprefix("numpy: ")
+
+
+def test_a_star_means_every_graph_and_one_with_a_cache_where_its_sizes_have_buckets() -> None:
+    module, _ = llama()
+    assert spelled_out(module, {"*": "qnn"}) == {}
+    assert spelled_out(module, {"*": "qnn", "decoder": "tflite"}) == {"decoder": "tflite"}
+    pipeline = pipeline_of(module)
+    bound = mllm.BoundAttr.of("sequence_length", 32, buckets=(1, 32))
+    pipeline.properties["bounds"] = ArrayAttr([bound])
+    assert spelled_out(module, {"*": "qnn"}) == {"decoder": "qnn"}
+    assert spelled_out(eye(64), {"*": "qnn"}) == {"eye": "qnn"}
 
 
 def test_a_language_model_runs_whole_on_c() -> None:
