@@ -56,6 +56,7 @@ sanitize: .venv/runtime
 prove: .venv/vendor
 	$(PYTESTS) --ignore=tests/vendor --durations=20
 	$(PYTESTS) tests/vendor --durations=20 --figures docs/figures/vendor.json
+	$(BIN)/python docs/generate.py
 	$(BIN)/python tests/fuzz/run.py --mutants 20000
 	$(BIN)/python models/meeting-vlm/evaluate.py
 

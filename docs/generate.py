@@ -15,6 +15,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
 from operators import operators_page  # noqa: E402
+from vendors import vendors_page  # noqa: E402
 
 from mllm_compiler.dialects.page import dialect_page  # noqa: E402
 from mllm_compiler.errors import AREAS, OWN_FAULT, error_codes  # noqa: E402
@@ -85,6 +86,7 @@ def pages() -> dict[str, Callable[[], str]]:
         "errors.md": errors_page,
         "hal.md": support_page,
         "ops.md": operators_page,
+        "vendors.md": vendors_page,
     }
 
 
