@@ -70,13 +70,22 @@ class Measured:
         row: Its row.
         pieces: The results of the pieces, by name.
         whole: Those of the whole model.
-        model: The same beside the reference of mllm, before the model was lowered.
+        reals: The results of the pieces in mllm, before they were lowered: values have no codes.
+        model: Those of the whole model beside mllm's.
     """
 
     row: Row
     pieces: Mapping[str, Pair]
     whole: Mapping[str, Pair]
+    reals: Mapping[str, Array]
     model: Mapping[str, Pair]
+
+    def excess(self) -> float:
+        """How many times further from the reals a result of a piece is than our reference's."""
+        return max(
+            (1 - cosine(got, self.reals[key])) / (1 - cosine(want, self.reals[key]))
+            for key, (got, want) in self.pieces.items()
+        )
 
 
 def measure(case: Case, folder: Path, keep: Callable[[Row], None]) -> Measured:
@@ -96,9 +105,12 @@ def measure(case: Case, folder: Path, keep: Callable[[Row], None]) -> Measured:
 
 def _measured(case: Case, folder: Path) -> Measured:
     module, store = placed(case)
-    given = {g.sym_name.data: seeded_inputs(g, pipeline_of(module)) for g in graphs(module)}
-    meant = {n: run_function(module, n, inputs, store) for n, inputs in given.items()}
+    given = {
+        g.sym_name.data: behind_cache(seeded_inputs(g, pipeline_of(module))) for g in graphs(module)
+    }
+    meant = results_of(module, store, given)
     parts, read = cut(module, store, given)
+    reals = results_of(parts, store, read)
     counted = sum(cost_of(op, {}).flops for graph in graphs(module) for op in graph.walk())
     whole = lowered(case, module, store, given, folder / "whole")
     pieces = answers(lowered(case, parts, store, read, folder / "pieces"))
@@ -117,13 +129,25 @@ def _measured(case: Case, folder: Path) -> Measured:
         size=whole.size,
         seconds=whole.seconds,
     )
-    model = {
-        f"{graph}/{key}": (results[f"{graph}/{key}"][0], array)
-        for graph, arrays in meant.items()
-        for key, array in arrays.items()
-        if f"{graph}/{key}" in results
+    model = {key: (got, meant[key]) for key, (got, _) in results.items()}
+    return Measured(row, pieces, results, reals, model)
+
+
+def behind_cache(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Inputs of a decoder whose new tokens stand behind those of the cache."""
+    given = dict(inputs)
+    if {"position_ids", "length.past_sequence_length"} <= given.keys():
+        given["position_ids"] = given["position_ids"] + given["length.past_sequence_length"]
+    return given
+
+
+def results_of(module: ModuleOp, store: WeightStore, given: Inputs) -> dict[str, Array]:
+    """The results of all graphs in the reference."""
+    return {
+        f"{graph}/{key}": array
+        for graph, inputs in given.items()
+        for key, array in run_function(module, graph, inputs, store).items()
     }
-    return Measured(row, pieces, results, model)
 
 
 def _named(case: Case) -> dict[str, str]:
