@@ -36,6 +36,7 @@ from mllm_compiler.passes.quantised_products import quantised_products
 from mllm_compiler.pipelines import (
     CACHE,
     ENCODE,
+    ENCODE_TFL,
     LIFT,
     PRUNE,
     QUANTISE,
@@ -328,8 +329,9 @@ def _names(request: Request, pruning: Sequence[str], devices: Sequence[str]) -> 
 
 def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
     """What a pass must be told of the model or the target."""
+    own = {"target": request.target} if target(request.target).operators else {}
     if name in (*QUANTISE.passes, *CACHE.passes, *ENCODING) and request.quant is not None:
-        return {"recipe": request.quant}
+        return {"recipe": request.quant, **(own if name in ENCODE_TFL.passes else {})}
     if name in ("infer-shapes", "bucket-shapes"):
         return _static(request)
     if name == "place":
@@ -343,8 +345,8 @@ def _options(name: str, request: Request, spec: ModelSpec) -> dict[str, Any]:
         }
     if name == "lower-to-qnn":
         return {"soc": request.soc or ""}
-    if name == "lower-to-tfl" and target(request.target).operators:
-        return {"target": request.target}
+    if name == "lower-to-tfl":
+        return own
     if name == "lower-to-rknn":
         return {"soc": target("rknn").soc(request.soc).name, "recipe": request.quant or ""}
     if name == "keep-values" and request.keep_values is not None:

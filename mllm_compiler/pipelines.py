@@ -168,16 +168,15 @@ KEEP = Stage(("keep-values",), "what nodes of the model give is a result")
 
 LOWER = Stage(("lower-to-cpu",), "every op is a kernel of the C runtime; weights are packed")
 LOWER_TFL = Stage(("dynamic-rows", "lower-to-tfl"), "every op is an operator of TFLite")
-LOWER_NEURON = Stage(
-    ("dynamic-rows", "lower-to-tfl", "host-first"),
-    "every op is an operator that MediaTek's plugin takes",
-)
+HOST_FIRST = Stage(("host-first",), "MediaTek's plugin has one network, all of it behind the CPU")
 LOWER_QNN = Stage(("lower-to-qnn",), "every op is an operator of QNN")
 LOWER_RKNN = Stage(("lower-to-rknn",), "every op is an operator of Rockchip's toolkit")
+ENCODE_TFL = Stage(("encode-tfl",), "values between ops have codes where a recipe says so")
 ENCODE: dict[str, Stage] = {
+    "neuron": ENCODE_TFL,
     "qnn": Stage(("encode-qnn",), "values are halves, or codes that a recipe asks for"),
     "rknn": Stage((), "values are real: the toolkit gives them codes, from samples"),
-    "tflite": Stage(("encode-tfl",), "values between operators have codes where a recipe says so"),
+    "tflite": ENCODE_TFL,
 }
 """By target: behind lowering, values between ops have codes where a recipe has `[values]`."""
 
@@ -198,7 +197,7 @@ PIPELINES: dict[str, tuple[Stage, ...]] = {
     "numpy": (SHAPES, LIFT, FUSE, BUCKET, PLACE),
     "c": (SHAPES, LIFT, FUSE, BUCKET, PLACE, SPLIT, LOWER, PLAN),
     "tflite": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_TFL),
-    "neuron": (SHAPES, LIFT, FUSE, TANH_GELU, BUCKET, PLACE, LOWER_NEURON),
+    "neuron": (SHAPES, LIFT, FUSE, TANH_GELU, BUCKET, PLACE, LOWER_TFL, HOST_FIRST),
     "qnn": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_QNN, ENCODE["qnn"]),
     "rknn": (SHAPES, LIFT, FUSE, BUCKET, PLACE, LOWER_RKNN),
 }
@@ -242,8 +241,8 @@ def pass_names(
             names += [*pruning, *(QUANTISE.passes if quantised else ())]
         if stage is FUSE and quantised:
             names += CACHE.passes
-    if quantised and pipeline in ENCODE and ENCODE[pipeline] not in PIPELINES[pipeline]:
-        names += ENCODE[pipeline].passes
+        if stage is LOWER_TFL and quantised:
+            names += ENCODE_TFL.passes
     if not kept:
         return tuple(names)
     lowers = [name for device in devices for name in DEVICES[device].passes] + [*LOWER.passes]

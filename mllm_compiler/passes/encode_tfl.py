@@ -32,6 +32,7 @@ from mllm_compiler.dialects.mllm.contract import integer
 from mllm_compiler.dialects.tfl import TflOp
 from mllm_compiler.dialects.tfl.encoded import PER_AXIS, encoding, moved, operator
 from mllm_compiler.dialects.types import element_of, extents
+from mllm_compiler.hal import target
 from mllm_compiler.passes.calibration_data import needed_inputs
 from mllm_compiler.passes.encodings import Encodings, encodings_of
 from mllm_compiler.passes.folded_weights import numbers_of
@@ -52,11 +53,13 @@ class EncodeTfl(ModulePass):
     Attributes:
         recipe: A built-in recipe or a `.toml` file.
         data: A folder of calibration inputs, `GRAPH/NAME.npz`.
+        target: Whose operators compute on codes; others of TFLite stay on reals.
     """
 
     name = "encode-tfl"
     recipe: str = "w8a8"
     data: str = ""
+    target: str = "tflite"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Encodes the graphs in the order of the module; none where the recipe has no values.
@@ -65,10 +68,11 @@ class EncodeTfl(ModulePass):
             CompileError: The recipe cannot be used, or data that it needs are not there.
         """
         values, store = read_recipe(self.recipe).values, store_of(ctx)
+        table = target(self.target)
         for graph in graphs(op) if values is not None else ():
             assert values is not None
             inputs = needed_inputs(self.data, graph.sym_name.data)
-            found = encodings_of(graph, inputs, store, values, rules_of(values))
+            found = encodings_of(graph, inputs, store, values, rules_of(values, table))
             _Graph(graph, found, store).rewrite()
 
 

@@ -22,7 +22,7 @@ from mllm_compiler.dialects.types import element_of, is_float
 from mllm_compiler.passes.graphs import block_of
 from mllm_compiler.passes.samples import Samples
 from mllm_compiler.quantisation.recipe import Values
-from mllm_compiler.quantisation.values import Encoding, Range, reach_of, union
+from mllm_compiler.quantisation.values import UNSEEN, Encoding, Range, reach_of, union
 from mllm_compiler.reference import Array
 from mllm_compiler.weights import WeightStore
 
@@ -37,6 +37,7 @@ class Rules:
         moves: Which of those have the encoding of the result, as where elements only move.
         fixed: The encoding that the result of an op has whatever its range.
         symmetric: Whether a value has the zero point 0.
+        unseen: Numbers below hide a score, and are no measure of how far it reaches.
     """
 
     coded: Callable[[Operation], bool]
@@ -44,6 +45,7 @@ class Rules:
     moves: Callable[[Operation], Sequence[SSAValue]]
     fixed: Callable[[Operation], Encoding | None]
     symmetric: Callable[[SSAValue], bool]
+    unseen: float = UNSEEN
 
 
 class Kind(Enum):
@@ -99,7 +101,7 @@ def encodings_of(
         symmetric = any(rules.symmetric(v) for v in groups.members(value))
         return Encoding.of(reach, values.bits, symmetric=symmetric)
 
-    ranges = _ranges(graph, inputs, store, wanted, values, encode)
+    ranges = _ranges(graph, inputs, store, wanted, values, encode, rules.unseen)
     found: dict[SSAValue, Encoding] = {}
     for value in wanted:
         members = groups.members(value)
@@ -179,6 +181,7 @@ def _ranges(
     wanted: Iterable[SSAValue],
     values: Values,
     encode: Callable[[SSAValue, Range], Encoding],
+    unseen: float,
 ) -> dict[SSAValue, Range]:
     """How far values reach on samples."""
     left, found = set(wanted), dict[SSAValue, Range]()
@@ -188,7 +191,7 @@ def _ranges(
 
     def measure(value: SSAValue) -> None:
         arrays = samples.of_value(value)
-        found[value] = reach_of(arrays, values.method, lambda reach: encode(value, reach))
+        found[value] = reach_of(arrays, values.method, lambda reach: encode(value, reach), unseen)
 
     for value in left.intersection(graph.args):
         measure(value)

@@ -28,6 +28,7 @@ from xdsl.passes import ModulePass
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
 from mllm_compiler.dialects.neuron.base import TENSORS
 from mllm_compiler.dialects.tfl import PseudoQconstOp, TflOp
+from mllm_compiler.dialects.tfl.encoded import encoding
 from mllm_compiler.dialects.types import element_of, is_float
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import target
@@ -69,12 +70,13 @@ def is_taken(op: Operation) -> bool:
     if not isinstance(op, TflOp) or op.operator() not in target("neuron").operators:
         return False
     values = [v for v in (*op.operands, *op.results) if not isinstance(v.owner, PseudoQconstOp)]
-    return all(element_of(v) in TENSORS.values() for v in values)
+    return all(element_of(v) in TENSORS.values() or encoding(v) is not None for v in values)
 
 
 def _is_network(op: Operation) -> bool:
-    """Whether the plugin takes an operator on reals."""
-    return is_taken(op) and any(is_float(element_of(v)) for v in (*op.operands, *op.results))
+    """Whether the plugin takes an operator on reals, or on their codes."""
+    values = (*op.operands, *op.results)
+    return is_taken(op) and any(is_float(element_of(v)) or encoding(v) is not None for v in values)
 
 
 def _joining(host: Sequence[Operation]) -> set[Operation]:

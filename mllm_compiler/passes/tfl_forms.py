@@ -9,29 +9,37 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import tfl
 from mllm_compiler.dialects.mllm import ConstantOp, WeightOp
+from mllm_compiler.dialects.tfl import TflOp
 from mllm_compiler.dialects.tfl.encoded import FIXED, FORMS, PER_AXIS, moved, operator
 from mllm_compiler.dialects.types import element_of, i4, i8
+from mllm_compiler.hal import Target
 from mllm_compiler.passes.encodings import Rules
 from mllm_compiler.passes.graphs import users
+from mllm_compiler.passes.lowering import HALF_HIDDEN
 from mllm_compiler.passes.matching import made_by
 from mllm_compiler.quantisation.recipe import Values
-from mllm_compiler.quantisation.values import Encoding
+from mllm_compiler.quantisation.values import UNSEEN, Encoding
 
 
-def rules_of(values: Values) -> Rules:
-    """The rules for codes as a recipe asks for them."""
-    bits = values.bits
+def rules_of(values: Values, table: Target) -> Rules:
+    """The rules for codes as a recipe asks for them, on the operators of a target."""
+    bits, operators = values.bits, table.operators
 
     def fixed(op: Operation) -> Encoding | None:
         code = FIXED[bits].get(operator(op))
         return None if code is None else Encoding(*code, bits)
 
+    def coded(op: Operation) -> bool:
+        known = isinstance(op, TflOp) and (not operators or op.operator() in operators)
+        return known and _coded(op, bits) and not (values.real_norms and _is_norm(op))
+
     return Rules(
-        coded=lambda op: _coded(op, bits) and not (values.real_norms and _is_norm(op)),
+        coded=coded,
         operands=_operands,
         moves=_moved,
         fixed=fixed,
         symmetric=lambda value: bits == 16 or _is_second(value),
+        unseen=HALF_HIDDEN / 2 if table.halves else UNSEEN,
     )
 
 

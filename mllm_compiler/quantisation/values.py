@@ -93,16 +93,22 @@ class Encoding:
         return (codes.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
 
 
-def reach_of(arrays: Sequence[Array], method: str, encode: Callable[[Range], Encoding]) -> Range:
+def reach_of(
+    arrays: Sequence[Array],
+    method: str,
+    encode: Callable[[Range], Encoding],
+    unseen: float = UNSEEN,
+) -> Range:
     """How far a value's codes should reach.
 
     Args:
         arrays: The value on each sample.
         method: `minmax`, `percentile` or `mse`.
         encode: The encoding of a range, for `mse`.
+        unseen: Numbers below hide a score.
     """
     flat = np.concatenate([a.reshape(-1) for a in arrays]).astype(np.float32)
-    seen = flat[flat > UNSEEN]
+    seen = flat[flat > unseen]
     low, high = float(seen.min(initial=0)), float(seen.max(initial=0))
     if method != "minmax" and seen.size:
         low, high = _narrowed(seen[:: -(-seen.size // ENOUGH)], (low, high), method, encode)

@@ -1,7 +1,8 @@
 """Meanings of the `neuron` dialect: what NNAPI says that each operation computes.
 
 Real numbers in single precision; a device may round each value to a half. A product with weights of
-codes is one with the reals that they stand for.
+codes is one with the reals that they stand for. Codes are what they mean, computed and rounded to
+the codes of the result, which saturate; a device may round in between.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import neuron
 from mllm_compiler.dialects.mllm import UnaryKind
 from mllm_compiler.dialects.neuron import NeuronOp
 from mllm_compiler.dialects.neuron.vision import PoolOp, WindowedOp
-from mllm_compiler.dialects.types import dtype_of, element_of, extents
+from mllm_compiler.dialects.tfl.encoded import encoding
+from mllm_compiler.dialects.types import bounds_of, dtype_of, element_of, extents
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
 from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import linear, softmax
+from mllm_compiler.reference.tfl_coded import constant_array
 
 
 def _squared_difference(a: Array, b: Array) -> Array:
@@ -90,12 +94,25 @@ def _codes(op: neuron.SymmPerChannelOp, operands: Sequence[Array], frame: Frame)
     return codes.astype(np.float32) * scale.astype(np.float32).reshape(dims)
 
 
+def _same(op: neuron.QuantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
+    return operands[0]
+
+
 def _dequantize(op: neuron.DequantizeOp, operands: Sequence[Array], frame: Frame) -> Array:
     return operands[0].astype(np.float32)
 
 
 def _fully_connected(op: neuron.FullyConnectedOp, operands: Sequence[Array], frame: Frame) -> Array:
-    return _fused(op, linear(*operands)).reshape(extents(op.y))
+    x, weights, bias = operands
+    return _fused(op, linear(x, weights, _bias(op, bias, frame))).reshape(extents(op.y))
+
+
+def _bias(op: Any, bias: Array, frame: Frame) -> Array:
+    """A bias as reals: whole numbers are steps of the scales of x and of each channel."""
+    maker, given = op.operands[1].owner, encoding(op.x)
+    if bias.dtype != np.int32 or given is None or not isinstance(maker, neuron.SymmPerChannelOp):
+        return bias
+    return bias * np.float32(given[0]) * constant_array(maker.scale, frame.store).astype(np.float32)
 
 
 def _batch_matmul(op: neuron.BatchMatmulOp, operands: Sequence[Array], frame: Frame) -> Array:
@@ -146,14 +163,16 @@ def _conv(op: neuron.Conv2dOp, operands: Sequence[Array], frame: Frame) -> Array
     n, high, wide, _ = filter.shape
     windows = _windows(op, x, (high, wide), 0.0)
     rows = windows.reshape(*windows.shape[:3], -1)
-    return _fused(op, linear(rows, filter.transpose(0, 3, 1, 2).reshape(n, -1), bias))
+    products = linear(rows, filter.transpose(0, 3, 1, 2).reshape(n, -1), _bias(op, bias, frame))
+    return _fused(op, products)
 
 
 def _depthwise(op: neuron.DepthwiseConv2dOp, operands: Sequence[Array], frame: Frame) -> Array:
     x, filter, bias = operands
     _, high, wide, n = filter.shape
     windows = np.repeat(_windows(op, x, (high, wide), 0.0), op.multiplier.value.data, axis=3)
-    return _fused(op, np.einsum("bijchw,hwc->bijc", windows, filter.reshape(high, wide, n)) + bias)
+    sums = np.einsum("bijchw,hwc->bijc", windows, filter.reshape(high, wide, n))
+    return _fused(op, sums + _bias(op, bias, frame))
 
 
 def _pool(op: PoolOp, operands: Sequence[Array], frame: Frame) -> Array:
@@ -178,14 +197,44 @@ def _windows(op: WindowedOp, x: Array, kernel: tuple[int, int], fill: float) -> 
     return found[:, ::down, ::right, :, ::rows, ::columns]
 
 
-MEANINGS: Mapping[str, Meaning] = dict(
+def _on_codes(meaning: Meaning) -> Meaning:
+    """The meaning of an op whose operands and results may be codes."""
+
+    def run(op: Operation, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
+        reals = [_meant(v, array) for v, array in zip(op.operands, operands, strict=True)]
+        made = meaning(op, reals, frame)
+        return [_coded(v, array) for v, array in zip(op.results, made, strict=True)]
+
+    return run
+
+
+def _meant(value: SSAValue, array: Array) -> Array:
+    given = encoding(value)
+    if given is None:
+        return array
+    return (array.astype(np.float32) - np.float32(given[1])) * np.float32(given[0])
+
+
+def _coded(value: SSAValue, array: Array) -> Array:
+    given, element = encoding(value), element_of(value)
+    if given is None:
+        return array
+    codes = np.rint(array / np.float32(given[0])) + given[1]
+    return np.clip(codes, *bounds_of(element)).astype(dtype_of(element))
+
+
+def _constant(op: neuron.QuantConstantOp, operands: Sequence[Array], frame: Frame) -> Array:
+    return operands[0]
+
+
+OPERATIONS: Mapping[str, Meaning] = dict(
     [
         *(one(kind, _unary) for kind in UNARY),
         *(one(kind, _binary) for kind in BINARY),
         *(one(kind, _reduce) for kind in REDUCE),
         *(one(kind, _pool) for kind in (neuron.AveragePool2dOp, neuron.MaxPool2dOp)),
         one(neuron.CastOp, _converted),
-        one(neuron.SymmPerChannelOp, _codes),
+        one(neuron.QuantizeOp, _same),
         one(neuron.DequantizeOp, _dequantize),
         one(neuron.FullyConnectedOp, _fully_connected),
         one(neuron.BatchMatmulOp, _batch_matmul),
@@ -200,4 +249,10 @@ MEANINGS: Mapping[str, Meaning] = dict(
         one(neuron.DepthwiseConv2dOp, _depthwise),
     ]
 )
+"""The meaning of each operation, on reals, by its name."""
+
+MEANINGS: Mapping[str, Meaning] = {
+    **{name: _on_codes(meaning) for name, meaning in OPERATIONS.items()},
+    **dict([one(neuron.SymmPerChannelOp, _codes), one(neuron.QuantConstantOp, _constant)]),
+}
 """The meaning of each op by its name."""

@@ -15,6 +15,8 @@ from mllm_compiler.backends.neuron.sdk import adapter_folder
 from mllm_compiler.bundle.verify import LOOK, open_bundle
 from mllm_compiler.cli.main import run
 from mllm_compiler.dialects import make_context
+from mllm_compiler.dialects.neuron import NeuronOp
+from mllm_compiler.dialects.types import element_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.hal import Target, target
 from mllm_compiler.pass_run import run_passes
@@ -69,10 +71,16 @@ def test_a_chip_that_the_plugin_does_not_know_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_codes_of_values_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """They are not written for this target yet."""
-    assert compile(tmp_path, "--quant", "w8a8-npu") != 0
-    assert "[MLC-Q006]" in capsys.readouterr().err
+def test_a_network_of_codes_has_their_encodings(tmp_path: Path) -> None:
+    """All but the result: arguments become codes first."""
+    assert compile(tmp_path, "--quant", "w8a8-npu") == 0
+    bundle = open_bundle(tmp_path / "vit.mllm_bundle", LOOK)
+    network = bytes(bundle.member("targets/neuron/network.mlir")).decode()
+    module = Parser(make_context(), network).parse_module()
+    ops = [op for op in module.walk() if isinstance(op, NeuronOp) and op.CODE >= 0]
+    real = [op.name for op in ops if op.scale is None]
+    assert real == ["neuron.dequantize"]
+    assert {str(element_of(op.results[0])) for op in ops} == {"i8", "f32"}
 
 
 def test_a_folder_without_the_library_is_named(

@@ -111,7 +111,7 @@ def test_a_broken_constraint_is_named(
 
 
 @pytest.mark.parametrize(
-    ("element", "scales", "constraint"), [(i8, 4, "C2"), (i4, 3, "C3: codes of 4 bits need")]
+    ("element", "scales", "constraint"), [(i8, 4, "C2"), (i4, 3, "C3: codes of 4 and 32 bits")]
 )
 def test_scales_of_channels_are_checked(element: Attribute, scales: int, constraint: str) -> None:
     """The plugin loses those of 4 bits for libraries before 8.2.28."""
@@ -121,3 +121,28 @@ def test_scales_of_channels_are_checked(element: Attribute, scales: int, constra
         made.verify_()
     newer = {**EIGHT, "adapter": [8, 2, 28]}
     neuron.SymmPerChannelOp.call([codes, value(3)], codes.type, **newer).verify_()
+
+
+def test_codes_say_what_they_mean() -> None:
+    means = {"scale": 0.5, "zero_point": 3}
+    x = neuron.QuantizeOp.call([value(4)], tensor_of(i8, (4,)), **means)
+    x.verify_()
+    neuron.ReluOp.call([x.y], x.y.type, **means).verify_()
+    with pytest.raises(VerifyException, match="C0: codes have a scale and a zero point"):
+        neuron.ReluOp.call([x.y], x.y.type).verify_()
+
+
+def test_a_constant_of_codes_is_checked() -> None:
+    means = {"scale": 0.5, "zero_point": 3}
+    codes, whole = value(4, element=i8), value(4, element=i32)
+    neuron.QuantConstantOp.call([codes], codes.type, **means).verify_()
+    with pytest.raises(VerifyException, match="C1: codes are i8 or i16"):
+        neuron.QuantConstantOp.call([whole], whole.type, **means).verify_()
+    with pytest.raises(VerifyException, match="C2: codes have a scale"):
+        neuron.QuantConstantOp.call([codes], codes.type, scale=0.5).verify_()
+
+
+def test_codes_have_the_shape_of_reals() -> None:
+    made = neuron.QuantizeOp.call([value(4)], tensor_of(i8, (2, 2)), scale=0.5, zero_point=3)
+    with pytest.raises(VerifyException, match="C1: one shape"):
+        made.verify_()

@@ -11,9 +11,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f32
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from mllm_compiler.backends.neuron.sdk import Applied, apply
 from mllm_compiler.dialects import neuron
@@ -22,7 +22,8 @@ from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.dialects.mllm import BlobAttr, ConstantOp, PipelineOp, WeightOp, array_of
 from mllm_compiler.dialects.mllm.constants import LARGEST_CONSTANT
 from mllm_compiler.dialects.neuron import NeuronOp
-from mllm_compiler.dialects.neuron.base import CHANNELS, TENSORS, WORDS, Scalar
+from mllm_compiler.dialects.neuron.base import CHANNELS, CODED, TENSORS, WORDS, Scalar
+from mllm_compiler.dialects.tfl.encoded import encoding
 from mllm_compiler.dialects.types import ELEMENTS, dtype_of, element_of, extents
 from mllm_compiler.hal import target
 from mllm_compiler.passes.graphs import argument_names, block_of, named, result_names, return_of
@@ -33,8 +34,12 @@ from mllm_compiler.weights import WeightStore
 SOURCE = Path(__file__).parent / "neuron_stand_in" / "adapter.c"
 BY_CODE = {op.CODE: op for op in neuron.OPS}
 BY_NAME = {op.EXTENSION: op for op in neuron.OPS}
+SYMMETRIC = 13
+"""The type of codes of 8 bits without a zero point."""
 EXTENSION = 0x20000
 """Where numbers of MediaTek's own operations begin in the stand-in."""
+CONSTANTS = (neuron.SymmPerChannelOp, neuron.QuantConstantOp)
+"""Ops that are an operand of a network, and no operation."""
 DTYPES = {Scalar.FLOAT32: np.float32, Scalar.BOOL: np.bool_, Scalar.UINT32: np.uint32}
 
 
@@ -53,23 +58,36 @@ class Operand:
     type: int
     dims: tuple[int, ...]
     scale: float
+    zero: int
     value: bytes | None
     channel_dim: int
     scales: Array | None
 
     @classmethod
     def read(cls, words: Sequence[str], data: bytes) -> Operand:
-        type, scale, _, offset, size, axis, count, scales_at, _, *dims = words
+        type, scale, zero, offset, size, axis, count, scales_at, _, *dims = words
         start, length, at = int(offset), int(size), int(scales_at)
         scales = None if at < 0 else np.frombuffer(data, np.float32, int(count), at)
         value = None if start < 0 else data[start : start + length]
-        return cls(int(type), tuple(map(int, dims)), float(scale), value, int(axis), scales)
+        shape = tuple(map(int, dims))
+        return cls(int(type), shape, float(scale), int(zero), value, int(axis), scales)
+
+    @property
+    def element(self) -> Attribute:
+        """Its element type."""
+        return {**TENSORS, **CHANNELS, **CODED}[self.type]
+
+    def means(self) -> dict[str, Value]:
+        """The properties that say what codes mean; none of other types."""
+        if self.type not in CODED:
+            return {}
+        assert self.type != SYMMETRIC or self.zero == 0
+        return {"scale": FloatAttr(self.scale, f32), "zero_point": self.zero}
 
     def array(self) -> Array:
         """The constant; codes of 4 bits are a byte each."""
         assert self.value is not None
-        element = {**TENSORS, **CHANNELS}[self.type]
-        dtype = dtype_of(element)
+        dtype = dtype_of(self.element)
         if dtype == ml_dtypes.int4:
             return np.frombuffer(self.value, np.int8).astype(dtype).reshape(self.dims)
         return np.frombuffer(self.value, dtype).reshape(self.dims)
@@ -133,8 +151,8 @@ def read_network(path: Path, adapter: Sequence[int]) -> Network:
             for name, at in zip(kind.SCALARS, given[len(tensors) :], strict=True)
         }
         results = [operands[at] for at in made]
-        types = [tensor_of(TENSORS[o.type], o.dims) for o in results]
-        op = kind.call([values[at] for at in tensors], types, **scalars)
+        types = [tensor_of(o.element, o.dims) for o in results]
+        op = kind.call([values[at] for at in tensors], types, **scalars, **results[0].means())
         block.add_op(op)
         values.update(zip(made, op.results, strict=True))
     returned = [values[at] for at in outputs]
@@ -153,6 +171,10 @@ def constant(
     """A constant operand, and its scales."""
     array = operand.array()
     value = stored(array, block, store)
+    if operand.type in CODED:
+        codes = neuron.QuantConstantOp.call([value], value.type, **operand.means())
+        block.add_op(codes)
+        return codes.y
     if operand.type not in CHANNELS:
         return value
     assert operand.scales is not None
@@ -201,6 +223,7 @@ def listing(graph: FuncOp, store: WeightStore) -> list[str]:
                 op.name,
                 *(_value(v, numbers, store) for v in op.operands),
                 *_scalars(op),
+                _means(op),
                 "->",
                 *(_value(v, numbers, store) for v in op.results),
             ]
@@ -258,12 +281,12 @@ def network_ops(graph: FuncOp) -> list[NeuronOp]:
     return [
         op
         for op in block_of(graph).ops
-        if isinstance(op, NeuronOp) and not isinstance(op, neuron.SymmPerChannelOp)
+        if isinstance(op, NeuronOp) and not isinstance(op, CONSTANTS)
     ]
 
 
 def _is_constant(value: SSAValue) -> bool:
-    return isinstance(value.owner, ConstantOp | WeightOp | neuron.SymmPerChannelOp)
+    return isinstance(value.owner, (ConstantOp, WeightOp, *CONSTANTS))
 
 
 def _value(value: SSAValue, numbers: dict[SSAValue, int], store: WeightStore) -> str:
@@ -276,8 +299,16 @@ def _value(value: SSAValue, numbers: dict[SSAValue, int], store: WeightStore) ->
         case neuron.SymmPerChannelOp() as op:
             parts = " ".join(_value(v, numbers, store) for v in op.operands)
             return f"({parts} along {op.channel_dim.value.data})"
+        case neuron.QuantConstantOp() as op:
+            return f"({_value(op.codes, numbers, store)} {_means(op)})"
         case _:
             return f"{kind}#{numbers.setdefault(value, len(numbers))}"
+
+
+def _means(op: NeuronOp) -> str:
+    """What codes of its result mean."""
+    given = encoding(op.results[0])
+    return "" if given is None else f"{np.float32(given[0]):.9g} {given[1]}"
 
 
 def _scalars(op: NeuronOp) -> Iterator[str]:

@@ -18,23 +18,23 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
-from mllm_compiler.dialects.neuron.base import CHANNELS, NeuronOp, Scalar, UnaryOp
+from mllm_compiler.dialects.neuron.base import CHANNELS, CODED, NeuronOp, Scalar, UnaryOp
 from mllm_compiler.dialects.tfl.base import listed
-from mllm_compiler.dialects.types import element_of, extents, i4, shape_of
+from mllm_compiler.dialects.types import element_of, extents, i8, shape_of
 
-INT4_ADAPTER: Final = (8, 2, 28)
-"""The first version of MediaTek's library that is told the scales of channels of 4 bits."""
+CHANNEL_ADAPTER: Final = (8, 2, 28)
+"""The first version of MediaTek's library that is told scales of channels of 4 and 32 bits."""
 
 
 @irdl_op_definition
 class SymmPerChannelOp(NeuronOp):
     """Codes and a scale for each channel, as one constant: codes, scale -> weights.
 
-    No operation: an operand of the type TENSOR_QUANT8_SYMM_PER_CHANNEL, or of that of 4 bits.
+    No operation: an operand of the type TENSOR_QUANT8_SYMM_PER_CHANNEL, or of that of 4 or 32 bits.
 
-    C1  codes are i8 or i4; weights has their type.
+    C1  codes are i8, i4 or i32; weights has their type.
     C2  scale has as many elements as the axis channel_dim.
-    C3  codes of 4 bits need an adapter of 8.2.28: the plugin loses their scales for older ones.
+    C3  codes of 4 and 32 bits need an adapter of 8.2.28: the plugin tells older ones no scales.
     """
 
     name = "neuron.symm_per_channel"
@@ -48,11 +48,50 @@ class SymmPerChannelOp(NeuronOp):
         """C1 to C3."""
         element = element_of(self.codes)
         fits = element in CHANNELS.values() and self.weights.type == self.codes.type
-        check(self, 1, fits, "codes are i8 or i4, of the type of weights")
+        check(self, 1, fits, "codes are i8, i4 or i32, of the type of weights")
         channels = extents(self.codes)[self.channel_dim.value.data]
         check(self, 2, extents(self.scale) == (channels,), "a scale for each channel")
-        scales = element != i4 or tuple(ints(self.adapter)) >= INT4_ADAPTER
-        check(self, 3, scales, "codes of 4 bits need an adapter of 8.2.28, older ones lose scales")
+        scales = element == i8 or tuple(ints(self.adapter)) >= CHANNEL_ADAPTER
+        check(self, 3, scales, "codes of 4 and 32 bits need an adapter of 8.2.28")
+
+
+@irdl_op_definition
+class QuantConstantOp(NeuronOp):
+    """Codes that have one scale, as one constant: codes -> y.
+
+    No operation: an operand of a type such as TENSOR_QUANT8_ASYMM_SIGNED.
+
+    C1  codes are i8 or i16, and y has their type.
+    C2  scale and zero_point stand.
+    """
+
+    name = "neuron.quant_constant"
+    codes = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def check_contract(self) -> None:
+        """C1 and C2."""
+        fits = element_of(self.codes) in CODED.values() and self.codes.type == self.y.type
+        check(self, 1, fits, "codes are i8 or i16, of the type of y")
+        says = self.scale is not None and self.zero_point is not None
+        check(self, 2, says, "codes have a scale and a zero point")
+
+
+@irdl_op_definition
+class QuantizeOp(NeuronOp):
+    """Reals as codes: x -> y.
+
+    C1  y has the shape of x.
+    """
+
+    name = "neuron.quantize"
+    CODE: ClassVar[int] = 72
+    x = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def check_contract(self) -> None:
+        """C1."""
+        check(self, 1, extents(self.x) == extents(self.y), "one shape")
 
 
 @irdl_op_definition

@@ -12,6 +12,7 @@ from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.mllm import ConstantOp, array_of
 from mllm_compiler.dialects.neuron import NeuronOp
 from mllm_compiler.dialects.tfl import TflOp
+from mllm_compiler.dialects.tfl.encoded import encoding
 from mllm_compiler.dialects.types import rank_of
 from mllm_compiler.passes.lowering import LoweringBuilder
 
@@ -34,9 +35,10 @@ class Builder(LoweringBuilder):
         /,
         **scalars: Value,
     ) -> list[SSAValue]:
-        """Makes an op with the results of an operator; numbers get one axis."""
+        """Makes an op with the results of an operator, and their encoding; numbers get one axis."""
         given = [self.with_axis(value) for value in operands]
-        made = operation.call(given, op.result_types, **scalars)
+        means = {k: v for k, v in op.properties.items() if k in ("scale", "zero_point")}
+        made = operation.call(given, op.result_types, **scalars, **means)
         self.insert(made)
         return [*made.results]
 
@@ -46,6 +48,7 @@ class Builder(LoweringBuilder):
             return value
         return self.constant(array_of(value.owner.value).reshape(1))
 
-    def zeros(self, count: int) -> SSAValue:
-        """A bias that changes nothing."""
-        return self.constant(np.zeros(count, np.float32))
+    def zeros(self, count: int, op: TflOp) -> SSAValue:
+        """A bias that changes nothing of an operator, on reals or on codes."""
+        coded = encoding(op.results[0]) is not None
+        return self.constant(np.zeros(count, np.int32 if coded else np.float32))

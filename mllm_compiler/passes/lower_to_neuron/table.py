@@ -11,13 +11,14 @@ from xdsl.ir import Operation, SSAValue
 from mllm_compiler.dialects import neuron, tfl
 from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.dialects.neuron import NeuronOp
-from mllm_compiler.dialects.neuron.products import INT4_ADAPTER
+from mllm_compiler.dialects.neuron.products import CHANNEL_ADAPTER
 from mllm_compiler.dialects.tfl import TflOp
-from mllm_compiler.dialects.types import element_of, extents, i4
+from mllm_compiler.dialects.types import element_of, extents, i4, i32, i64
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.graphs import location_of
 from mllm_compiler.passes.lower_to_neuron.builder import Builder
+from mllm_compiler.reference.tfl_coded import constant_array
 
 Legalisation = Callable[[Any, Builder], list[SSAValue]]
 """Makes the results of an operator."""
@@ -35,6 +36,7 @@ SAME: Mapping[type[TflOp], type[NeuronOp]] = {
     tfl.TanhOp: neuron.TanhOp,
     tfl.CastOp: neuron.CastOp,
     tfl.DequantizeOp: neuron.DequantizeOp,
+    tfl.QuantizeOp: neuron.QuantizeOp,
     tfl.GreaterOp: neuron.GreaterOp,
     tfl.LessOp: neuron.LessOp,
     tfl.MaximumOp: neuron.MaximumOp,
@@ -90,7 +92,7 @@ def _softmax(op: tfl.SoftmaxOp, b: Builder) -> list[SSAValue]:
 
 
 def _fully_connected(op: tfl.FullyConnectedOp, b: Builder) -> list[SSAValue]:
-    bias = b.zeros(extents(op.weights)[0]) if op.bias is None else op.bias
+    bias = b.zeros(extents(op.weights)[0], op) if op.bias is None else op.bias
     return b.call(neuron.FullyConnectedOp, op, [op.x, op.weights, bias], fuse=_fuse(op))
 
 
@@ -119,7 +121,7 @@ def _conv(op: Any, b: Builder) -> list[SSAValue]:
     if not depthwise and extents(op.x)[3] != extents(op.filter)[3]:
         raise refused(op, "it has groups", "make a convolution of each")
     own = {"multiplier": op.depth_multiplier} if depthwise else {}
-    bias: SSAValue = b.zeros(extents(op.y)[3]) if op.bias is None else op.bias
+    bias: SSAValue = b.zeros(extents(op.y)[3], op) if op.bias is None else op.bias
     return b.call(
         neuron.DepthwiseConv2dOp if depthwise else neuron.Conv2dOp,
         op,
@@ -141,22 +143,40 @@ def _codes(op: tfl.PseudoQconstOp, b: Builder) -> list[SSAValue]:
     if op.block_size.value.data:
         reason = "the plugin stops at scales of blocks"
         raise refused(op, reason, "give a recipe with a scale for each row")
-    if element_of(op.codes) == i4 and b.adapter < INT4_ADAPTER:
+    if element_of(op.codes) == i4 and b.adapter < CHANNEL_ADAPTER:
         known = ".".join(map(str, b.adapter))
         reason = f"the plugin loses the scales of 4 bits with MediaTek's library {known}"
         raise refused(op, reason, "give a recipe of 8 bits, or name an adapter of 8.2.28")
-    assert op.scales is not None, "what has one scale for all is no operand of an operator on reals"
+    if op.scales is None:
+        return _of_one_scale(op, b)
+    codes: SSAValue = op.codes
+    if element_of(codes) == i64:
+        codes = b.constant(constant_array(codes, b.store).astype(np.int32))
+    if element_of(codes) == i32 and b.adapter < CHANNEL_ADAPTER:
+        return [codes]
     numbers = numbers_of(op.scales, b.store)
     assert numbers is not None
     scale = b.constant(numbers.astype(np.float32).reshape(-1))
     made = neuron.SymmPerChannelOp.call(
-        [op.codes, scale],
-        tensor_of(element_of(op.codes), extents(op.codes)),
+        [codes, scale],
+        tensor_of(element_of(codes), extents(codes)),
         channel_dim=op.quantized_dimension,
         adapter=b.adapter,
     )
     b.insert(made)
     return [made.weights]
+
+
+def _of_one_scale(op: tfl.PseudoQconstOp, b: Builder) -> list[SSAValue]:
+    """Codes that are a constant; a number gets one axis."""
+    assert op.scale is not None
+    assert op.zero_point is not None
+    codes = b.with_axis(op.codes)
+    made = neuron.QuantConstantOp.call(
+        [codes], codes.type, scale=op.scale, zero_point=op.zero_point
+    )
+    b.insert(made)
+    return [made.y]
 
 
 def _window(op: Any) -> dict[str, Any]:

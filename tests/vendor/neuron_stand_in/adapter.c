@@ -80,7 +80,7 @@ static int refuse(const char *what, long at) {
 
 static long width(int32_t type) { /* bytes of an element; 0: any number */
   switch (type) {
-    case 0: case 1: case 2: case 3: case 4: return 4;
+    case 0: case 1: case 2: case 3: case 4: case 9014: return 4;
     case 7: case 8: case 10: case 12: return 2;
     case 5: case 6: case 9: case 11: case 13: case 14: return 1;
     default: return type >= 9000 && type < 10000 ? 1 : 0; /* 4-bit codes come unpacked */
@@ -88,7 +88,7 @@ static long width(int32_t type) { /* bytes of an element; 0: any number */
 }
 
 static bool is_per_channel(int32_t type) {
-  return type == 11 || type == 9002 || type == 9008 || type == 9011 || type == 9013;
+  return type == 11 || type == 9002 || type == 9008 || type == 9011 || type == 9013 || type == 9014;
 }
 
 static long keep(Model *model, const void *bytes, size_t size) {
