@@ -40,7 +40,7 @@ from mllm_compiler.passes.calibration_data import needed_inputs
 from mllm_compiler.passes.encodings import encodings_of
 from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.graphs import block_of, functions_of, location_of, remove_dead, return_of
-from mllm_compiler.passes.qnn_codes import CodedGraph
+from mllm_compiler.passes.qnn_codes import QnnCodes
 from mllm_compiler.passes.qnn_forms import rules_of
 from mllm_compiler.quantisation.recipe import read_recipe
 from mllm_compiler.quantisation.values import UNSEEN
@@ -78,8 +78,7 @@ class EncodeQnn(ModulePass):
             if values is not None:
                 inputs = needed_inputs(self.data, graph.sym_name.data)
                 found = encodings_of(graph, inputs, store, values, rules_of(values.bits))
-                CodedGraph(graph, found, store).rewrite()
-                remove_dead(graph)
+                QnnCodes(graph, found, store).rewrite()
             halve(graph, store)
             remove_dead(graph)
             check_forms(graph)

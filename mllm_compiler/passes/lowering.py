@@ -122,6 +122,10 @@ class TensorBuilder(LoweringBuilder, ABC):
         """A product of matrices."""
 
     @abstractmethod
+    def linear(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
+        """A product with the rows of a weight."""
+
+    @abstractmethod
     def softmax(self, x: SSAValue) -> SSAValue:
         """The softmax along the last axis."""
 

@@ -174,9 +174,9 @@ class Builder(TensorBuilder):
         turned = {"transpose_in0": False, "transpose_in1": transpose_b}
         return self.call(qnn.MatMulOp, [a, b], dims, **turned)
 
-    def linear(self, x: SSAValue, weights: SSAValue, bias: SSAValue | None) -> SSAValue:
+    def linear(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
         """A product with the rows of a weight: x is a matrix for QNN."""
-        dims, (n, depth) = extents(x), extents(weights)
+        dims, (n, depth) = extents(x), extents(weight)
         rows = self.reshape(x, (int(np.prod(dims[:-1])), depth))
-        made = self.call(qnn.FullyConnectedOp, [rows, weights, bias], (extents(rows)[0], n))
+        made = self.call(qnn.FullyConnectedOp, [rows, weight, bias], (extents(rows)[0], n))
         return self.reshape(made, (*dims[:-1], n))

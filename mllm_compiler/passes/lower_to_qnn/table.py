@@ -8,7 +8,6 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm, qnn
 from mllm_compiler.dialects.mllm import (
-    Activation,
     BinaryKind,
     CompareKind,
     ConstantOp,
@@ -21,8 +20,8 @@ from mllm_compiler.dialects.types import dtype_of, element_of, extents
 from mllm_compiler.passes.lower_to_qnn import quantised, vision
 from mllm_compiler.passes.lower_to_qnn.builder import Builder
 from mllm_compiler.passes.lower_to_qnn.rope import rope
-from mllm_compiler.passes.lowered_attention import attention, kv_append
 from mllm_compiler.passes.lowering import Lowering
+from mllm_compiler.passes.shared_lowerings import shared_lowerings
 
 UNARY: dict[UnaryKind, type[QnnOp]] = {
     UnaryKind.NEG: qnn.ElementWiseNegOp,
@@ -85,10 +84,6 @@ def activated(b: Builder, kind: UnaryKind, x: SSAValue) -> SSAValue:
     return b.unary(UNARY[kind], x)
 
 
-def _unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
-    return activated(b, op.kind.data, op.x)
-
-
 def _binary(op: mllm.BinaryOp, b: Builder) -> SSAValue:
     return b.binary(BINARY[op.kind.data], op.a, op.b)
 
@@ -107,24 +102,6 @@ def _linear(op: mllm.LinearOp, b: Builder) -> SSAValue:
         return b.linear(op.x, op.weight, op.bias)
     made = b.reshape(b.product(op.x, op.weight, transpose_b=True), extents(op.result))
     return made if op.bias is None else b.add(made, op.bias)
-
-
-def _mlp(op: mllm.MlpOp, b: Builder) -> SSAValue:
-    hidden = activated(b, _kind(op.activation.data), b.linear(op.x, op.w1, op.b1))
-    return b.linear(hidden, op.w2, op.b2)
-
-
-def _gated_mlp(op: mllm.GatedMlpOp, b: Builder) -> SSAValue:
-    gate = activated(b, _kind(op.activation.data), b.linear(op.x, op.gate, None))
-    return b.linear(b.mul(gate, b.linear(op.x, op.up, None)), op.down, None)
-
-
-def _kind(activation: Activation) -> UnaryKind:
-    return UnaryKind(activation.value)
-
-
-def _matmul(op: mllm.MatmulOp, b: Builder) -> SSAValue:
-    return b.reshape(b.product(op.a, op.b), extents(op.result))
 
 
 def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
@@ -157,18 +134,6 @@ def _reduce(op: mllm.ReduceOp, b: Builder) -> SSAValue:
     dims, axes = extents(op.result), [a % len(extents(op.x)) for a in op.axis_list]
     keeps = len(dims) == len(extents(op.x))
     return b.call(REDUCE[op.kind.data], [op.x], dims, axes=axes, keep_dims=keeps)
-
-
-def _reshape(op: mllm.ReshapeOp, b: Builder) -> SSAValue:
-    return b.reshape(op.x, extents(op.result))
-
-
-def _transpose(op: mllm.TransposeOp, b: Builder) -> SSAValue:
-    return b.transpose(op.x, op.permutation)
-
-
-def _concat(op: mllm.ConcatOp, b: Builder) -> SSAValue:
-    return op.xs[0] if len(op.xs) == 1 else b.concat([*op.xs], op.axis.value.data)
 
 
 def _slice(op: mllm.SliceOp, b: Builder) -> SSAValue:
@@ -209,15 +174,12 @@ def _pad(op: mllm.PadOp, b: Builder) -> SSAValue:
 
 
 LOWERINGS: dict[type[Operation], Lowering] = {
-    mllm.UnaryOp: _unary,
+    **shared_lowerings(activated),
     mllm.BinaryOp: _binary,
     mllm.CompareOp: _compare,
     mllm.SelectOp: _select,
     mllm.CastOp: quantised.cast,
     mllm.LinearOp: _linear,
-    mllm.MlpOp: _mlp,
-    mllm.GatedMlpOp: _gated_mlp,
-    mllm.MatmulOp: _matmul,
     mllm.EmbeddingOp: quantised.embedding,
     mllm.GatherOp: _gather,
     mllm.LayerNormOp: _norm,
@@ -225,15 +187,9 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.SoftmaxOp: _softmax,
     mllm.ReduceOp: _reduce,
     mllm.RopeOp: rope,
-    mllm.AttentionOp: attention,
-    mllm.CrossAttnOp: attention,
-    mllm.KvAppendOp: kv_append,
     mllm.PatchEmbedOp: vision.patch_embed,
     mllm.ConvOp: vision.conv,
     mllm.PoolOp: vision.pool,
-    mllm.ReshapeOp: _reshape,
-    mllm.TransposeOp: _transpose,
-    mllm.ConcatOp: _concat,
     mllm.SliceOp: _slice,
     mllm.BroadcastOp: _broadcast,
     mllm.PadOp: _pad,

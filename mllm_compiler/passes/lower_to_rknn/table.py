@@ -10,7 +10,6 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.mllm import (
-    Activation,
     BinaryKind,
     CompareKind,
     ReduceKind,
@@ -19,8 +18,8 @@ from mllm_compiler.dialects.mllm import (
 from mllm_compiler.dialects.types import dtype_of, element_of, extents
 from mllm_compiler.passes.lower_to_rknn import attention, quantised, vision
 from mllm_compiler.passes.lower_to_rknn.builder import Builder
-from mllm_compiler.passes.lowered_attention import kv_append
 from mllm_compiler.passes.lowering import Lowering
+from mllm_compiler.passes.shared_lowerings import shared_lowerings
 
 UNARY: dict[UnaryKind, str] = {
     UnaryKind.NEG: "Neg",
@@ -91,10 +90,6 @@ def activated(b: Builder, kind: UnaryKind, x: SSAValue) -> SSAValue:
             return b.unary(UNARY[kind], x)
 
 
-def _unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
-    return activated(b, op.kind.data, op.x)
-
-
 def _binary(op: mllm.BinaryOp, b: Builder) -> SSAValue:
     return b.binary(BINARY[op.kind.data], op.a, op.b)
 
@@ -107,28 +102,6 @@ def _compare(op: mllm.CompareOp, b: Builder) -> SSAValue:
 
 def _select(op: mllm.SelectOp, b: Builder) -> SSAValue:
     return b.call("Where", [op.c, op.a, op.b], extents(op.result), element_of(op.result))
-
-
-def _linear(op: mllm.LinearOp, b: Builder) -> SSAValue:
-    return b.linear(op.x, op.weight, op.bias)
-
-
-def _mlp(op: mllm.MlpOp, b: Builder) -> SSAValue:
-    hidden = activated(b, _kind(op.activation.data), b.linear(op.x, op.w1, op.b1))
-    return b.linear(hidden, op.w2, op.b2)
-
-
-def _gated_mlp(op: mllm.GatedMlpOp, b: Builder) -> SSAValue:
-    gate = activated(b, _kind(op.activation.data), b.linear(op.x, op.gate, None))
-    return b.linear(b.mul(gate, b.linear(op.x, op.up, None)), op.down, None)
-
-
-def _kind(activation: Activation) -> UnaryKind:
-    return UnaryKind(activation.value)
-
-
-def _matmul(op: mllm.MatmulOp, b: Builder) -> SSAValue:
-    return b.reshape(b.product(op.a, op.b), extents(op.result))
 
 
 def _gather(op: mllm.GatherOp, b: Builder) -> SSAValue:
@@ -170,18 +143,6 @@ def _cumsum(op: mllm.CumsumOp, b: Builder) -> SSAValue:
     return b.call("CumSum", [op.x, axis], extents(op.x), **flags)
 
 
-def _reshape(op: mllm.ReshapeOp, b: Builder) -> SSAValue:
-    return b.reshape(op.x, extents(op.result))
-
-
-def _transpose(op: mllm.TransposeOp, b: Builder) -> SSAValue:
-    return b.transpose(op.x, op.permutation)
-
-
-def _concat(op: mllm.ConcatOp, b: Builder) -> SSAValue:
-    return b.concat([*op.xs], op.axis.value.data)
-
-
 def _slice(op: mllm.SliceOp, b: Builder) -> SSAValue:
     dims, steps, before = extents(op.result), op.step_list, extents(op.x)
     starts = [dim.as_int() or 0 for dim in op.starts.data]
@@ -211,15 +172,11 @@ def _pad(op: mllm.PadOp, b: Builder) -> SSAValue:
 
 
 LOWERINGS: dict[type[Operation], Lowering] = {
-    mllm.UnaryOp: _unary,
+    **shared_lowerings(activated),
     mllm.BinaryOp: _binary,
     mllm.CompareOp: _compare,
     mllm.SelectOp: _select,
     mllm.CastOp: quantised.cast,
-    mllm.LinearOp: _linear,
-    mllm.MlpOp: _mlp,
-    mllm.GatedMlpOp: _gated_mlp,
-    mllm.MatmulOp: _matmul,
     mllm.EmbeddingOp: quantised.embedding,
     mllm.GatherOp: _gather,
     mllm.LayerNormOp: _layer_norm,
@@ -230,13 +187,9 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.RopeOp: attention.rope,
     mllm.AttentionOp: attention.attention,
     mllm.CrossAttnOp: attention.attention,
-    mllm.KvAppendOp: kv_append,
     mllm.PatchEmbedOp: vision.patch_embed,
     mllm.ConvOp: vision.conv,
     mllm.PoolOp: vision.pool,
-    mllm.ReshapeOp: _reshape,
-    mllm.TransposeOp: _transpose,
-    mllm.ConcatOp: _concat,
     mllm.SliceOp: _slice,
     mllm.BroadcastOp: _broadcast,
     mllm.PadOp: _pad,

@@ -154,3 +154,8 @@ class Builder(TensorBuilder):
         before = np.broadcast_shapes(first[:-2], second[:-2])
         dims = (*before, first[-2], columns)
         return self.call(tfl.BatchMatmulOp, [a, b], dims, adj_y=transpose_b)
+
+    def linear(self, x: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
+        """A product with the rows of a weight."""
+        dims = (*extents(x)[:-1], extents(weight)[0])
+        return self.call(tfl.FullyConnectedOp, [x, weight, bias], dims)

@@ -8,7 +8,6 @@ from xdsl.ir import Operation, SSAValue
 
 from mllm_compiler.dialects import mllm, tfl
 from mllm_compiler.dialects.mllm import (
-    Activation,
     BinaryKind,
     CompareKind,
     ReduceKind,
@@ -20,9 +19,9 @@ from mllm_compiler.passes.folded_weights import numbers_of
 from mllm_compiler.passes.lower_to_tfl import quantised, vision
 from mllm_compiler.passes.lower_to_tfl.builder import Builder
 from mllm_compiler.passes.lower_to_tfl.rope import rope
-from mllm_compiler.passes.lowered_attention import attention, kv_append
 from mllm_compiler.passes.lowering import Lowering
 from mllm_compiler.passes.matching import made_by
+from mllm_compiler.passes.shared_lowerings import shared_lowerings
 
 LARGEST_HALF = float(np.finfo(np.float16).max)
 
@@ -98,16 +97,6 @@ def activated(b: Builder, kind: UnaryKind, x: SSAValue) -> SSAValue:
     return b.unary(UNARY[kind], x)
 
 
-def linear(b: Builder, x: SSAValue, weight: SSAValue, bias: SSAValue | None) -> SSAValue:
-    """A product with the rows of a weight."""
-    dims = (*extents(x)[:-1], extents(weight)[0])
-    return b.call(tfl.FullyConnectedOp, [x, weight, bias], dims)
-
-
-def _unary(op: mllm.UnaryOp, b: Builder) -> SSAValue:
-    return activated(b, op.kind.data, op.x)
-
-
 def _binary(op: mllm.BinaryOp, b: Builder) -> SSAValue:
     return b.binary(BINARY[op.kind.data], op.a, op.b)
 
@@ -133,28 +122,6 @@ def _blended(op: mllm.SelectOp, b: Builder) -> SSAValue:
     if other is not None and not other.any():
         return b.broadcast(chosen, extents(op.result))
     return b.add(chosen, b.mul(op.b, b.subtract(b.real(1.0), mask)))
-
-
-def _linear(op: mllm.LinearOp, b: Builder) -> SSAValue:
-    return linear(b, op.x, op.weight, op.bias)
-
-
-def _mlp(op: mllm.MlpOp, b: Builder) -> SSAValue:
-    hidden = activated(b, _kind(op.activation.data), linear(b, op.x, op.w1, op.b1))
-    return linear(b, hidden, op.w2, op.b2)
-
-
-def _gated_mlp(op: mllm.GatedMlpOp, b: Builder) -> SSAValue:
-    gate = activated(b, _kind(op.activation.data), linear(b, op.x, op.gate, None))
-    return linear(b, b.mul(gate, linear(b, op.x, op.up, None)), op.down, None)
-
-
-def _kind(activation: Activation) -> UnaryKind:
-    return UnaryKind(activation.value)
-
-
-def _matmul(op: mllm.MatmulOp, b: Builder) -> SSAValue:
-    return b.reshape(b.product(op.a, op.b), extents(op.result))
 
 
 def _embedding(op: mllm.EmbeddingOp, b: Builder) -> SSAValue:
@@ -237,18 +204,6 @@ def _cumsum(op: mllm.CumsumOp, b: Builder) -> SSAValue:
     return b.call(tfl.CumsumOp, [op.x, axis], extents(op.x), None, **flags)
 
 
-def _reshape(op: mllm.ReshapeOp, b: Builder) -> SSAValue:
-    return b.reshape(op.x, extents(op.result))
-
-
-def _transpose(op: mllm.TransposeOp, b: Builder) -> SSAValue:
-    return b.transpose(op.x, op.permutation)
-
-
-def _concat(op: mllm.ConcatOp, b: Builder) -> SSAValue:
-    return op.xs[0] if len(op.xs) == 1 else b.concat([*op.xs], op.axis.value.data)
-
-
 def _slice(op: mllm.SliceOp, b: Builder) -> SSAValue:
     dims, steps = extents(op.result), op.step_list
     starts = [dim.as_int() or 0 for dim in op.starts.data]
@@ -281,15 +236,11 @@ def _pad(op: mllm.PadOp, b: Builder) -> SSAValue:
 
 
 LOWERINGS: dict[type[Operation], Lowering] = {
-    mllm.UnaryOp: _unary,
+    **shared_lowerings(activated),
     mllm.BinaryOp: _binary,
     mllm.CompareOp: _compare,
     mllm.SelectOp: _select,
     mllm.CastOp: quantised.cast,
-    mllm.LinearOp: _linear,
-    mllm.MlpOp: _mlp,
-    mllm.GatedMlpOp: _gated_mlp,
-    mllm.MatmulOp: _matmul,
     mllm.EmbeddingOp: _embedding,
     mllm.GatherOp: _gather,
     mllm.LayerNormOp: _layer_norm,
@@ -298,15 +249,9 @@ LOWERINGS: dict[type[Operation], Lowering] = {
     mllm.ReduceOp: _reduce,
     mllm.CumsumOp: _cumsum,
     mllm.RopeOp: rope,
-    mllm.AttentionOp: attention,
-    mllm.CrossAttnOp: attention,
-    mllm.KvAppendOp: kv_append,
     mllm.PatchEmbedOp: vision.patch_embed,
     mllm.ConvOp: vision.conv,
     mllm.PoolOp: vision.pool,
-    mllm.ReshapeOp: _reshape,
-    mllm.TransposeOp: _transpose,
-    mllm.ConcatOp: _concat,
     mllm.SliceOp: _slice,
     mllm.BroadcastOp: _broadcast,
     mllm.PadOp: _pad,
