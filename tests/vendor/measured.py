@@ -196,7 +196,7 @@ def _run(
         "lower-to-tfl": {"target": case.target},
         "lower-to-qnn": {**soc},
         "lower-to-rknn": {**recipe, **soc},
-        "encode-tfl": {**recipe, "data": samples},
+        "encode-tfl": {**recipe, "data": samples, "target": case.target},
         "encode-qnn": {**recipe, "data": samples},
         **{name: {**recipe} for name in (*QUANTISE.passes, *CACHE.passes)},
     }
