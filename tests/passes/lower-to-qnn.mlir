@@ -46,3 +46,13 @@ func.func @codes(%x: tensor<1x4x4xf32>) -> tensor<1x4x2xf32> {
   %y = mllm.linear %x, %w : (tensor<1x4x4xf32>, tensor<2x4xf32>) -> tensor<1x4x2xf32>
   func.return %y : tensor<1x4x2xf32>
 }
+
+// HTP counts no index from the end.
+// CHECK-LABEL: func.func @last
+// CHECK: [[LAST:%.+]] = mllm.constant dense<4> : tensor<1xi32>
+// CHECK: qnn.gather %x, [[LAST]] {axis = 1 : i64}
+func.func @last(%x: tensor<3x5xf32>) -> tensor<3x1xf32> {
+  %i = mllm.constant dense<-1> : tensor<1xi64>
+  %y = mllm.gather %x, %i {axis = 1 : i64} : (tensor<3x5xf32>, tensor<1xi64>) -> tensor<3x1xf32>
+  func.return %y : tensor<3x1xf32>
+}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -29,6 +30,7 @@ from tests.runtime.onnx_answers import Graph, OnnxModel
 
 pytestmark = pytest.mark.vendor
 UNSIGNED = Policy(allow_unsigned=True)
+ROOT = Path(__file__).parents[2]
 Captured = pytest.CaptureFixture[str]
 
 
@@ -191,3 +193,23 @@ def test_an_end_of_the_librarys_process_is_told_at_the_stage() -> None:
     assert "the device 'qnn' failed: QNN refuses it: the library ended with SIGKILL" in (
         caught.value.message
     )
+
+
+@pytest.mark.slow
+def test_meeting_vlm_sees_all_six_facts_through_htp(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real model: DINOv2-S and most of the projector in halves, the decoder on the CPU."""
+    monkeypatch.syspath_prepend(str(ROOT / "models" / "meeting-vlm"))
+    frames = import_module("frames")
+    path = tmp_path / "out"
+    compile_model(Request(model=folder("meeting-vlm"), target="qnn", fallback="c", output=path))
+    opened = open_bundle(path, UNSIGNED)
+    plans = json.loads(bytes(opened.member("targets/qnn/device.json")))["graphs"]
+    assert plans["vision"]["fallback"] == {}
+    assert {plan["plan"]["device_flops"] / plan["plan"]["flops"] for plan in plans.values()} == {1}
+    pixels = np.asarray(frames.frame(frames.HELD_OUT), np.uint8)
+    with model_of(opened) as model:
+        text = "".join(p.text for p in model.generate(image=pixels, max_new_tokens=40))
+        assert model.counters.device_calls == 2
+    assert frames.meeting(frames.HELD_OUT).agreement(text) == (True,) * 6

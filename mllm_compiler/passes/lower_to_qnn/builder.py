@@ -149,8 +149,14 @@ class Builder(TensorBuilder):
         return x if whole == tuple(dims) else self.call(qnn.TileOp, [x], dims, multiples=times)
 
     def gather(self, x: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
-        """Elements of an axis; of another than the first, by constants, or turned to the front."""
+        """Elements of an axis; of another than the first, by constants, or turned to the front.
+
+        HTP counts no index from the end: constant ones are counted from the start.
+        """
         indices, dims = self.cast(indices, i32), extents(x)
+        if (constant := made_by(indices, ConstantOp)) is not None:
+            numbers = array_of(constant.value)
+            indices = self.constant(np.where(numbers < 0, numbers + dims[axis], numbers))
         if not extents(indices):
             found = self.gather(x, self.reshape(indices, (1,)), axis)
             return self.reshape(found, (*dims[:axis], *dims[axis + 1 :]))
