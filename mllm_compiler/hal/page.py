@@ -20,8 +20,11 @@ those of operands and results; in brackets those that only weights may have.
 def support_page() -> str:
     """The page."""
     targets = [target(name) for name in target_names()]
-    lines = [HEAD, "| target | what it is | sizes | from |", "|---|---|---|---|"]
-    lines += [f"| `{t.name}` | {t.title} | {t.shapes} | {t.source} |" for t in targets]
+    lines = [HEAD, "| target | what it is | sizes | falls to | from |", "|---|---|---|---|---|"]
+    lines += [
+        f"| `{t.name}` | {t.title} | {t.shapes} | {', '.join(t.falls_to)} | {t.source} |"
+        for t in targets
+    ]
     tables = [t for t in targets if "mllm" not in t.dialects]
     whole = [f"`{t.name}`" for t in targets if "mllm" in t.dialects]
     lines += ["", f"All of `mllm` and `onnx` runs on {', '.join(whole)}.", ""]

@@ -100,6 +100,8 @@ class Target:
         ops: The entries by op name.
         socs: Its chips, the default one first; a target may have none.
         halves: Whether reals are computed as halves.
+        falls_to: Where an op may run that it refuses, the fastest first.
+        backend: Whether the compiler makes something for it; otherwise it is a table only.
         operators: Those of its file format that its compiler takes; empty: all.
     """
 
@@ -112,6 +114,8 @@ class Target:
     ops: Mapping[str, OpSupport]
     socs: Mapping[str, Soc] = field(default_factory=dict[str, Soc])
     halves: bool = False
+    falls_to: tuple[str, ...] = ()
+    backend: bool = True
     operators: frozenset[str] = frozenset()
 
     def soc(self, name: str | None) -> Soc:
@@ -183,7 +187,8 @@ class Target:
 
     def _remedy(self, op: Operation, refusal: Refusal, env: Mapping[str, int]) -> str:
         others = [t for t in target_names() if t != self.name]
-        able = [n for n in others if target(n).refusal(op, env) is None]
+        made = [n for n in others if target(n).backend]
+        able = [n for n in made if target(n).refusal(op, env) is None]
         where = f"compile with --target {able[0]}, or " if able else ""
         return f"{where}{refusal.rewrite or 'change the op in the model'}"
 
@@ -227,6 +232,8 @@ def target_of(table: dict[str, Any]) -> Target:
         rates=rates_of(table["cost"]),
         ops={op: _entry(entry) for op, entry in table.get("ops", {}).items()},
         halves=table.get("halves", False),
+        falls_to=tuple(table.get("falls_to", ())),
+        backend=table.get("backend", True),
         operators=frozenset(table.get("operators", ())),
         socs={name: soc_of(name, entry) for name, entry in table.get("socs", {}).items()},
     )

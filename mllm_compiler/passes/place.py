@@ -15,7 +15,7 @@ and does not says so:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.context import Context
@@ -279,7 +279,10 @@ def _row(op: Operation, graph: str, env: dict[str, int], name: str, fallback: st
     if not answer.ok:
         second = None if fallback == NONE else target(fallback).supports(op, env)
         home = _second_home(second, fallback)
-        why = answer.reason if home is None else f"{name}: {answer.reason}"
+        why = answer.reason
+        if home is not None:
+            passed = _passed_over(op, env, target(name).falls_to, home)
+            why = "; ".join((f"{name}: {why}", *passed))
     return Row(
         op=op,
         graph=graph,
@@ -292,6 +295,15 @@ def _row(op: Operation, graph: str, env: dict[str, int], name: str, fallback: st
         remedy=remedy,
         cost=answer.cost,
     )
+
+
+def _passed_over(
+    op: Operation, env: Mapping[str, int], order: Sequence[str], home: str
+) -> Iterator[str]:
+    """Targets before the fallback that the op would run on, which have no backend."""
+    for other in order[: order.index(home)] if home in order else ():
+        if not target(other).backend and target(other).refusal(op, env) is None:
+            yield f"{other}: could, but has no backend"
 
 
 def _second_home(answer: Answer | None, fallback: str) -> str | None:

@@ -36,7 +36,7 @@ DATA = {"mllm.weight", "mllm.constant"}
 
 
 def test_the_targets_are_the_folders() -> None:
-    assert target_names() == ("c", "neuron", "numpy", "qnn", "rknn", "tflite")
+    assert target_names() == ("c", "gpu", "neuron", "numpy", "qnn", "rknn", "tflite")
     with pytest.raises(KeyError):
         target("npu")
 

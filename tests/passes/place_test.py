@@ -151,6 +151,21 @@ def test_of_a_decoder_on_a_device_the_host_keeps_what_touches_the_cache() -> Non
     assert alone == why.removeprefix("numpy: ")
 
 
+def test_what_an_npu_refuses_passes_over_a_gpu_without_a_backend() -> None:
+    """MediaTek's plugin takes no EXP, LiteRT's delegate of GPUs does; neither takes SIN."""
+    g = Graph("eye", "encoder", WeightStore(), {"x": TensorType(f32, [2, 8])})
+    grown = g.add(mllm.UnaryOp(mllm.UnaryKind.EXP, g["x"]))
+    module = module_of(g.finish({"y": g.add(mllm.UnaryOp(mllm.UnaryKind.SIN, grown))}))
+    assert [target(name).falls_to for name in ("neuron", "gpu")] == [("gpu", "c"), ("c",)]
+    rows = explain(module, "c", "c", {"eye": "neuron"}).rows
+    assert [(row.home, row.why) for row in rows] == [
+        ("c", "neuron: 'exp' has no f32 kernel; gpu: could, but has no backend"),
+        ("c", "neuron: 'sin' has no f32 kernel"),
+    ]
+    alone = explain(module, "neuron").homeless
+    assert [row.remedy.split(",")[0] for row in alone] == ["compile with --target c"] * 2
+
+
 def test_a_star_means_every_graph_and_one_with_a_cache_where_its_sizes_have_buckets() -> None:
     module, _ = llama()
     assert spelled_out(module, {"*": "qnn"}) == {}
