@@ -58,8 +58,11 @@ class Encoding:
 
     @classmethod
     def of(cls, reach: Range, bits: int, *, symmetric: bool) -> Encoding:
-        """The encoding whose codes reach over a range; a symmetric one has the zero point 0."""
-        low, high = reach
+        """The encoding whose codes reach over a range; a symmetric one has the zero point 0.
+
+        Those of a value that was always 0 reach to 1: HTP rotates by sines of a larger scale wrong.
+        """
+        low, high = reach if any(reach) else (0.0, 1.0)
         lowest, highest = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
         if symmetric:
             return cls(_stored(max(-low, high) / highest), 0, bits)
@@ -138,5 +141,5 @@ def _error(numbers: Array, encoding: Encoding) -> float:
 
 
 def _stored(scale: float) -> float:
-    """A scale in single precision; 1 where the value is always 0."""
-    return float(np.float32(max(scale, LEAST))) if scale else 1.0
+    """A scale in single precision."""
+    return float(np.float32(max(scale, LEAST)))

@@ -44,7 +44,7 @@ def test_the_ends_of_a_range_have_codes() -> None:
     assert encoding.reach == pytest.approx((-1.0, 3.0), abs=encoding.scale)
     assert encoding.encoded(np.array([-9.0, 9.0])).tolist() == [-128, 127]
     assert Encoding.of((-1.0, 3.0), 16, symmetric=True).reach[1] == pytest.approx(3.0)
-    assert encode8((0.0, 0.0)).scale == 1.0
+    assert encode8((0.0, 0.0)) == encode8((0.0, 1.0))
 
 
 def test_min_and_max_hold_zero_and_every_sample() -> None:

@@ -134,6 +134,19 @@ def test_codes_are_what_the_reference_says(at: int, bits: int) -> None:
     check(answer, bits)
 
 
+def test_sines_that_were_always_0_rotate_nothing() -> None:
+    """Those of position 0, before a result that reaches less far than what is rotated."""
+    half = np.full((1, 1, 32), 0.5, np.float32)
+    case = Case(
+        qnn.RotaryEmbeddingOp,
+        (real(1, 3, 1, 64), half, np.zeros_like(half)),
+        (1, 3, 1, 64),
+        {"interleaved": False},
+    )
+    (answer,) = computed([case], 8, SM8650)
+    check(answer, 8)
+
+
 def test_older_chips_read_8_bits_beside_16() -> None:
     """The reference has the same conversion before a product; a norm knows its gain."""
     norms = [case for case in coded() if case.op is qnn.LayerNormOp]
