@@ -23,7 +23,7 @@ from mllm_compiler.passes.graphs import graphs, pipeline_of
 from mllm_compiler.recipes import build_recipe
 from mllm_compiler.reference import run_function
 from mllm_compiler.validate import seeded_inputs
-from tests.vendor.measured import cosine
+from tests.vendor.measured import Case, answers, cosine, least_cosine, lowered, placed
 from tests.vendor.table_test import DECODER, SIZES
 
 pytestmark = pytest.mark.vendor
@@ -88,6 +88,16 @@ def test_sixteen_bits_are_nearly_equal(name: str, recipe: str, tmp_path: Path) -
         want = run_function(runner.module, graph.sym_name.data, inputs, runner.store)
         for key, array in want.items():
             assert cosine(got[key], array) > 0.999999
+
+
+def test_sines_that_were_always_0_have_codes_that_litert_takes(tmp_path: Path) -> None:
+    """It ends the process where a scale is large: a decoder was calibrated on position 0 alone."""
+    path = build_recipe("tiny-llama", lambda line: None)
+    case = Case("tflite", "tiny-llama", path, "", "w8a16-npu", "", DECODER)
+    module, store = placed(case)
+    given = {g.sym_name.data: seeded_inputs(g, pipeline_of(module)) for g in graphs(module)}
+    assert not given["decoder_1"]["position_ids"].any()
+    assert least_cosine(answers(lowered(case, module, store, given, tmp_path))) > 0.999999
 
 
 @pytest.mark.parametrize("bits", [8, 16])
