@@ -14,6 +14,7 @@ from mllm_compiler.dialects import qnn
 from mllm_compiler.dialects.calls import CallOp, Value
 from mllm_compiler.dialects.qnn import StaticTensorOp
 from mllm_compiler.dialects.qnn.base import arch_of
+from mllm_compiler.dialects.qnn.linalg import WIDE
 from mllm_compiler.dialects.qnn.vision import ConvolutionOp
 from mllm_compiler.dialects.types import element_of, ui8, ui16
 from mllm_compiler.passes.coded_graph import CodedGraph
@@ -25,9 +26,6 @@ from mllm_compiler.passes.qnn_forms import MOVES
 from mllm_compiler.quantisation.values import Encoding
 from mllm_compiler.reference import Array
 from mllm_compiler.weights import WeightStore
-
-WIDE: Final = 73
-"""The first HTP that multiplies two matrices of 16 bits, and has a LayerNorm with such a gain."""
 
 LEAST: Final = np.float32(1e-9)
 """The least scale."""

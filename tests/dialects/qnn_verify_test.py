@@ -103,6 +103,22 @@ def test_codes_of_4_bits_have_no_zero_point() -> None:
         qnn.StaticTensorOp.call([weights, scales], weights.type, axis=1).verify_()
 
 
+@pytest.mark.parametrize(
+    ("rows", "arch", "right"), [(31, 69, False), (32, 69, True), (1, 73, True)]
+)
+def test_old_chips_multiply_no_few_rows_of_16_bits_by_8(rows: int, arch: int, right: bool) -> None:
+    a, b = codes(rows, 4), codes(4, 33, element=ui8)
+    options = {"scale": 0.5, "zero_point": 7}
+    op = qnn.MatMulOp.call([a, b], tensor_of(ui16, (rows, 33)), **options)
+    graph = FuncOp("f", FunctionType.from_lists([], []), Region(Block([op, ReturnOp()])))
+    graph.attributes[SOC] = SocAttr.of("some", 1, arch)
+    if right:
+        op.verify_()
+        return
+    with pytest.raises(VerifyException, match="C2: HTP before v73 multiplies few rows"):
+        op.verify_()
+
+
 def static(array: np.ndarray, axis: int) -> SSAValue:
     """Codes with a scale for each row, or with one."""
     held = ConstantOp.of(array).result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from xdsl.dialects.builtin import BoolAttr, DenseArrayBase, FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import SSAValue
@@ -18,11 +18,17 @@ from xdsl.irdl import (
 
 from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
-from mllm_compiler.dialects.qnn.base import QnnOp
+from mllm_compiler.dialects.qnn.base import QnnOp, arch_of
 from mllm_compiler.dialects.qnn.quant import StaticTensorOp
-from mllm_compiler.dialects.types import extents, shape_of
+from mllm_compiler.dialects.types import element_of, extents, shape_of
 
 FALSE = BoolAttr.from_bool(False)
+
+WIDE: Final = 73
+"""The first HTP that multiplies two matrices of 16 bits, and has a LayerNorm with such a gain."""
+
+TILE: Final = 32
+"""Fewer rows of 16 bits, by more columns of 8, older ones multiply wrong, not all of them."""
 
 
 @irdl_op_definition
@@ -67,6 +73,8 @@ class MatMulOp(QnnOp):
     """a [..., M, K] times b [..., K, N] -> y [..., M, N]; transpose_in0 and 1 turn a matrix.
 
     C1  the matrices fit, and what goes before them broadcasts.
+    C2  before v73 at least 32 rows of 16 bits are multiplied by 8 bits, or at most 32 columns: HTP
+        takes others, and gives something else for some.
     """
 
     name = "qnn.mat_mul"
@@ -77,7 +85,7 @@ class MatMulOp(QnnOp):
     y = result_def(TensorType)
 
     def check_contract(self) -> None:
-        """C1."""
+        """C1 and C2."""
         a, b = extents(self.a), extents(self.b)
         (m, k) = reversed(a[-2:]) if self.transpose_in0 else a[-2:]
         (depth, n) = reversed(b[-2:]) if self.transpose_in1 else b[-2:]
@@ -85,6 +93,9 @@ class MatMulOp(QnnOp):
         fits = k == depth and dims is not None
         fits = fits and all_agree(shape_of(self.y), (*(dims or ()), m, n))
         check(self, 1, fits, "y is [..., M, N]")
+        mixed = [str(element_of(v)) for v in (self.a, self.b)] == ["ui16", "ui8"]
+        right = not mixed or arch_of(self) >= WIDE or m >= TILE or n <= TILE
+        check(self, 2, right, "HTP before v73 multiplies few rows of 16 bits by 8 bits wrong")
 
 
 @irdl_op_definition
