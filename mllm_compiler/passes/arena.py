@@ -1,22 +1,25 @@
-"""Offsets for buffers that live for a while: a portfolio of greedy orders, a bound and a checker.
+"""Offsets for buffers that live for a while: greedy orders, a search, a bound and a checker.
 
 A buffer is live from `first` to `last`, both included. Buffers whose lives meet must not share
 bytes. No plan can be smaller than the most bytes that live at one time; that is the bound, and the
-gap says how far a plan is from it.
+gap says how far a plan is from it. Where the best of the greedy orders leaves a gap,
+`arena_search.py` looks for a smaller plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mllm_compiler.passes.arena_search import LARGEST, Search
+
 ALIGNMENT: Final = 64
-ROUNDS: Final = 64
-"""How often what reaches the top of a plan is moved to the front of the order."""
+STEPS: Final = 20_000
+"""Placements that are tried: some seconds."""
 
 
 @dataclass(frozen=True)
@@ -74,39 +77,41 @@ def lower_bound(buffers: Sequence[Interval]) -> int:
     return peak
 
 
-def plan(buffers: Sequence[Interval]) -> Arena:
-    """The best plan of the portfolio, improved where it is over the bound."""
+def plan(buffers: Sequence[Interval], *, steps: int = STEPS) -> Arena:
+    """The best plan of the portfolio, or what is found where that is over the bound.
+
+    Args:
+        buffers: What is to be placed.
+        steps: Placements that are tried: by orders, at least one, and then by the search.
+    """
     bound = lower_bound(buffers)
     best: Arena | None = None
-    for name, key in ORDERS.items():
+    for name, key in [*ORDERS.items()][: max(1, steps // max(1, len(buffers)))]:
         order = sorted(range(len(buffers)), key=lambda i: key(buffers[i]))
-        made = _improved(buffers, order, bound, name)
+        offsets = tuple(_place(buffers, order))
+        made = Arena(offsets, _top(buffers, offsets), bound, name)
         if best is None or made.plan < best.plan:
             best = made
         if best.plan == bound:
             break
     assert best is not None
-    return best
+    return _searched(buffers, best, steps)
 
 
-def _improved(buffers: Sequence[Interval], order: list[int], bound: int, name: str) -> Arena:
-    """Places in order; then, while over the bound, places what reaches the top before the rest."""
-    best = Arena(tuple(_place(buffers, order)), 0, bound, name)
-    best = replace(best, plan=_top(buffers, best.offsets))
-    current = best
-    for _ in range(ROUNDS):
-        if best.plan == bound:
-            break
-        reach = [o + aligned(b.size) for o, b in zip(current.offsets, buffers, strict=True)]
-        highest = {i for i, end in enumerate(reach) if end == current.plan}
-        moved = [i for i in order if i in highest] + [i for i in order if i not in highest]
-        if moved == order:
-            break
-        order = moved
-        offsets = tuple(_place(buffers, order))
-        current = replace(current, offsets=offsets, plan=_top(buffers, offsets))
-        best = min(best, current, key=lambda arena: arena.plan)
-    return best
+def _searched(buffers: Sequence[Interval], best: Arena, steps: int) -> Arena:
+    """A smaller plan, if the search finds one."""
+    sized = [i for i, b in enumerate(buffers) if b.size]
+    if best.plan == best.bound or len(sized) > LARGEST:
+        return best
+    rows = [(b.first, b.last, aligned(b.size)) for b in map(buffers.__getitem__, sized)]
+    first, last, size = np.array(rows, np.int64).T
+    found = Search(first, last, size, ALIGNMENT).improved(best.bound, best.plan, steps)
+    if found is None:
+        return best
+    offsets = [0] * len(buffers)
+    for i, offset in zip(sized, found.tolist(), strict=True):
+        offsets[i] = offset
+    return Arena(tuple(offsets), _top(buffers, offsets), best.bound, "search")
 
 
 def _top(buffers: Sequence[Interval], offsets: Sequence[int]) -> int:
