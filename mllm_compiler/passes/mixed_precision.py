@@ -49,7 +49,7 @@ def with_more_bits(
         sites: Its products.
         base: The format of those that may take more bits.
         mixed: How many bits those take, and all on average; the head does not count.
-        samples: Inputs of the graph, of which the first ones are taken.
+        samples: Inputs of the graph, of which some are taken.
         weights: Finds the matrices.
 
     Returns:
@@ -131,10 +131,10 @@ def sensitivities(
 def _computed(
     graph: FuncOp, samples: Sequence[Mapping[str, Array]], result: SSAValue, store: WeightStore
 ) -> list[Frame]:
-    """The values of a graph for the first samples, as many as give `ROWS` rows of a result."""
+    """The values of a graph for some samples, as many as give `ROWS` rows of a result."""
     frames: list[Frame] = []
     left = ROWS
-    for sample in samples:
+    for sample in _spread(samples):
         frame = Samples.of(graph, [sample], store, ()).frames[0]
         for op in block_of(graph).ops:
             _compute(op, frame, {})
@@ -143,6 +143,12 @@ def _computed(
         if left <= 0:
             break
     return frames
+
+
+def _spread(samples: Sequence[Mapping[str, Array]]) -> list[Mapping[str, Array]]:
+    """Samples in an order in which the first few, however many, lie evenly over all of them."""
+    golden = (5**0.5 - 1) / 2
+    return [samples[at] for at in sorted(range(len(samples)), key=lambda at: at * golden % 1)]
 
 
 def _rows(result: Array) -> int:

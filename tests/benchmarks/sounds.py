@@ -95,7 +95,7 @@ def other_sounds(folder: Path) -> Path:
         write_wave(folder / f"{name}.wav", resampled(raw))
     place = fetch_debian(CLIPS) / "usr/share/pocketsphinx/test/data"
     for card in sorted((place / "cards").glob("*.wav")):
-        shutil.copy(card, folder)
+        shutil.copy(card, folder / f"card_{card.name}")
     raw = (place / "goforward.raw").read_bytes()
     write_wave(folder / "goforward.wav", np.frombuffer(raw, "<i2").astype(np.float64))
     return folder
