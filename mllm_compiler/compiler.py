@@ -41,6 +41,7 @@ from mllm_compiler.pipelines import (
     PRUNE,
     QUANTISE,
     TOLERANCES,
+    check_device,
     check_pass,
     check_places,
     check_target,
@@ -246,6 +247,7 @@ def _called_by_host(request: Request) -> Request:
     """A target beside a fallback is a device for all graphs; the fallback runs the program."""
     if request.fallback == NONE or request.target == request.fallback:
         return request
+    check_device(request.target, request.fallback, "--fallback")
     places = {ALL: request.target, **request.places}
     return replace(request, target=request.fallback, places=places)
 

@@ -288,6 +288,21 @@ def check_target(target: str, where: str) -> None:
         )
 
 
+def check_device(target: str, host: str, where: str) -> None:
+    """Refuses a target that no other one calls.
+
+    Raises:
+        CompileError: `MLC-U002`.
+    """
+    if target not in DEVICES:
+        raise CompileError(
+            "MLC-U002",
+            f"the target '{target}' is no device that '{host}' calls",
+            location=where,
+            remedy=f"leave {where} out, or take one of these targets: {', '.join(DEVICES)}",
+        )
+
+
 def check_places(places: Mapping[str, str], target: str, where: str) -> tuple[str, ...]:
     """The devices that graphs are placed on; refuses what is none.
 

@@ -295,7 +295,7 @@ def test_every_stage_of_a_pipeline_says_what_holds() -> None:
     ("words", "code"),
     [
         (["--fallback", "c"], "there is no device to fall back from [MLC-U007]"),
-        (["--target", "rknn", "--fallback", "c"], "no device 'rknn' [MLC-U002]"),
+        (["--target", "rknn", "--fallback", "c"], "'rknn' is no device that 'c' calls [MLC-U002]"),
         (["--place", "eye=c", "--emit", "c"], "--emit c and --place exclude each other [MLC-U007]"),
         (["--target", "numpy", "--place", "vision=tflite"], "calls no other device [MLC-U007]"),
     ],

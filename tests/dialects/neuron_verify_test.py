@@ -144,5 +144,5 @@ def test_a_constant_of_codes_is_checked() -> None:
 
 def test_codes_have_the_shape_of_reals() -> None:
     made = neuron.QuantizeOp.call([value(4)], tensor_of(i8, (2, 2)), scale=0.5, zero_point=3)
-    with pytest.raises(VerifyException, match="C1: one shape"):
+    with pytest.raises(VerifyException, match="C1: x and y have one shape"):
         made.verify_()

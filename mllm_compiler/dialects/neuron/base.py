@@ -27,7 +27,7 @@ from xdsl.irdl import operand_def, opt_prop_def, result_def
 
 from mllm_compiler.dialects.mllm.contract import check, check_broadcast
 from mllm_compiler.dialects.static import StaticOp
-from mllm_compiler.dialects.types import element_of, i4, i8, i16, rank_of, ranked
+from mllm_compiler.dialects.types import element_of, extents, i4, i8, i16, rank_of, ranked
 
 
 class Scalar(IntEnum):
@@ -99,6 +99,17 @@ class UnaryOp(NeuronOp, ABC):
     def check_contract(self) -> None:
         """C1."""
         check(self, 1, self.x.type == self.y.type, "x and y have one shape and type")
+
+
+class ConversionOp(NeuronOp, ABC):
+    """Base of what gives elements another type: x -> y."""
+
+    x = operand_def(TensorType)
+    y = result_def(TensorType)
+
+    def check_contract(self) -> None:
+        """C1."""
+        check(self, 1, extents(self.x) == extents(self.y), "x and y have one shape")
 
 
 class BinaryOp(NeuronOp, ABC):

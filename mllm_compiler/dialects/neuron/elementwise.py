@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i1
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, prop_def
 
 from mllm_compiler.dialects.mllm.contract import check
-from mllm_compiler.dialects.neuron.base import BinaryOp, NeuronOp, Scalar, UnaryOp
-from mllm_compiler.dialects.types import extents
+from mllm_compiler.dialects.neuron.base import BinaryOp, ConversionOp, Scalar, UnaryOp
 
 
 @irdl_op_definition
@@ -113,7 +112,7 @@ class GeluOp(UnaryOp):
 
 
 @irdl_op_definition
-class CastOp(NeuronOp):
+class CastOp(ConversionOp):
     """Elements in another type: x -> y.
 
     C1  x and y have one shape.
@@ -121,12 +120,6 @@ class CastOp(NeuronOp):
 
     name = "neuron.cast"
     CODE: ClassVar[int] = 45
-    x = operand_def(TensorType)
-    y = result_def(TensorType)
-
-    def check_contract(self) -> None:
-        """C1."""
-        check(self, 1, extents(self.x) == extents(self.y), "x and y have one shape")
 
 
 @irdl_op_definition

@@ -18,7 +18,14 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
 from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.mllm.contract import all_agree, broadcast_dims, check
-from mllm_compiler.dialects.neuron.base import CHANNELS, CODED, NeuronOp, Scalar, UnaryOp
+from mllm_compiler.dialects.neuron.base import (
+    CHANNELS,
+    CODED,
+    ConversionOp,
+    NeuronOp,
+    Scalar,
+    UnaryOp,
+)
 from mllm_compiler.dialects.tfl.base import listed
 from mllm_compiler.dialects.types import element_of, extents, i8, shape_of
 
@@ -78,7 +85,7 @@ class QuantConstantOp(NeuronOp):
 
 
 @irdl_op_definition
-class QuantizeOp(NeuronOp):
+class QuantizeOp(ConversionOp):
     """Reals as codes: x -> y.
 
     C1  y has the shape of x.
@@ -86,12 +93,6 @@ class QuantizeOp(NeuronOp):
 
     name = "neuron.quantize"
     CODE: ClassVar[int] = 72
-    x = operand_def(TensorType)
-    y = result_def(TensorType)
-
-    def check_contract(self) -> None:
-        """C1."""
-        check(self, 1, extents(self.x) == extents(self.y), "one shape")
 
 
 @irdl_op_definition
@@ -163,7 +164,7 @@ class SoftmaxOp(UnaryOp):
 
 
 @irdl_op_definition
-class DequantizeOp(NeuronOp):
+class DequantizeOp(ConversionOp):
     """Halves, or codes with their scales, as f32: x -> y.
 
     C1  y has the shape of x.
@@ -171,12 +172,6 @@ class DequantizeOp(NeuronOp):
 
     name = "neuron.dequantize"
     CODE: ClassVar[int] = 6
-    x = operand_def(TensorType)
-    y = result_def(TensorType)
-
-    def check_contract(self) -> None:
-        """C1."""
-        check(self, 1, extents(self.x) == extents(self.y), "one shape")
 
 
 class ReduceOp(NeuronOp, ABC):
