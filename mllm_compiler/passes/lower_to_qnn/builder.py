@@ -155,7 +155,7 @@ class Builder(TensorBuilder):
         """
         indices, dims = self.cast(indices, i32), extents(x)
         if (constant := made_by(indices, ConstantOp)) is not None:
-            numbers = array_of(constant.value)
+            numbers = array_of(constant.value).astype(np.int32)
             indices = self.constant(np.where(numbers < 0, numbers + dims[axis], numbers))
         if not extents(indices):
             found = self.gather(x, self.reshape(indices, (1,)), axis)
