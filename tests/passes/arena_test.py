@@ -102,6 +102,22 @@ def test_the_search_finds_the_least_plan(buffers: list[Interval]) -> None:
     assert int((found + size).max()) == least
 
 
+@settings(max_examples=200, deadline=None)
+@given(BUFFERS)
+def test_the_search_answers_only_with_smaller_plans_that_fit(buffers: list[Interval]) -> None:
+    buffers = [dataclasses.replace(b, size=arena.aligned(b.size)) for b in buffers if b.size]
+    if not buffers:
+        return
+    first, last, size = np.array([(b.first, b.last, b.size) for b in buffers], np.int64).T
+    bound = arena.lower_bound(buffers)
+    plan = bound + 64 * (len(buffers) % 3)
+    found = Search(first, last, size, 64).improved(bound, plan, 400)
+    if found is not None:
+        top = int((found + size).max())
+        assert bound <= top < plan
+        arena.check(buffers, found.tolist(), top)
+
+
 def lowest_offsets(buffers: list[Interval], order: Sequence[int]) -> list[int]:
     """Each in turn at the lowest step of 64 bytes where it overlaps none that lives with it."""
     offsets: dict[int, int] = {}
