@@ -38,6 +38,7 @@ LAYERS = {
     "recipes": 8,
     "reduce": 8,
     "report": 8,
+    "sessions": 8,
     "universe": 8,
     "validate": 8,
 }

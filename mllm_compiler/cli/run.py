@@ -14,7 +14,7 @@ from mllm_compiler.cli.console import write_json
 from mllm_compiler.cli.faults import say
 
 if TYPE_CHECKING:
-    from mllm_compiler.cli.answer import Facts
+    from mllm_compiler.sessions.session import Facts
 
 PATH = click.Path(path_type=Path)
 WHERE = "mllmc run"
@@ -75,7 +75,7 @@ def run_command(
     """Run a bundle: text, image and sound, or tensors."""
     from mllm_compiler.bundle.trust import read_trust
     from mllm_compiler.bundle.verify import Policy, open_bundle
-    from mllm_compiler.cli.answer import Access, Ask, session_of
+    from mllm_compiler.sessions.session import Access, Ask, session_of
 
     tensors = inputs is not None or outputs is not None or entry is not None
     _check(tensors, inputs, outputs, [prompt, system, image, audio])

@@ -21,10 +21,10 @@ from tokenizers import Tokenizer
 from mllm_compiler.backends.runner import Runner
 from mllm_compiler.bundle.config import TOKENIZER
 from mllm_compiler.bundle.verify import Bundle, Policy, open_bundle
-from mllm_compiler.cli.answer import Access, Session
 from mllm_compiler.generation.loop import Ask, generate
 from mllm_compiler.generation.model import NumpyModel, open_model
 from mllm_compiler.generation.settings import Settings, read_settings
+from mllm_compiler.sessions.session import Access, Session
 
 Array = NDArray[np.generic]
 Values = Mapping[str, Array]
@@ -122,7 +122,7 @@ def opened(path: Path, policy: Policy, trust: Path | None = None) -> Generator[S
         model = open_model(bundle)
         yield Side(bundle, settings, model.runner.run, partial(_generated, model), model.runner)
         return
-    from mllm_compiler.cli.answer_c import opened as opened_c
+    from mllm_compiler.sessions.on_c import opened as opened_c
 
     access = Access(trust=trust, allow_unsigned=policy.allow_unsigned)
     with opened_c(bundle, access) as session:

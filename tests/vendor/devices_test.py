@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from mllm_compiler.bundle.verify import Bundle, Policy, open_bundle
 from mllm_compiler.bundle.writer import content_of_bytes, write_bundle
-from mllm_compiler.cli.devices import devices_of
 from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.recipes import build_recipe
+from mllm_compiler.sessions.devices import devices_of
 from runtime_stub import Counters, Model
 from runtime_stub.tensors import Array
 from tests.bundle.small_bundle import KEY

@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from mllm_compiler.bundle.verify import Bundle, Policy, open_bundle
-from mllm_compiler.cli.devices import devices_of
 from mllm_compiler.cli.main import run
 from mllm_compiler.recipes import build_recipe
+from mllm_compiler.sessions.devices import devices_of
 from runtime_stub import Model
 from tests.runtime.onnx_answers import OnnxModel
 

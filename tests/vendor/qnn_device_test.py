@@ -20,10 +20,10 @@ from onnx import TensorProto, helper, numpy_helper
 from mllm_compiler.backends.qnn import sdk
 from mllm_compiler.bundle.verify import Bundle, Policy, open_bundle
 from mllm_compiler.bundle.writer import content_of_bytes, write_bundle
-from mllm_compiler.cli.devices import devices_of
 from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.recipes import build_recipe
+from mllm_compiler.sessions.devices import devices_of
 from runtime_stub import Counters, Model, RuntimeFailure
 from tests.bundle.small_bundle import KEY
 from tests.runtime.onnx_answers import Graph, OnnxModel

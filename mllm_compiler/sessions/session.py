@@ -1,4 +1,4 @@
-"""What `mllmc run` does with an open bundle: the C runtime or the NumPy reference, one face."""
+"""What is asked of an open bundle: the C runtime or the NumPy reference, one face."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def session_of(bundle: Bundle, access: Access) -> Generator[Session]:
 @contextmanager
 def _opened(bundle: Bundle, access: Access) -> Generator[Session]:
     if "c" not in bundle.manifest.targets:
-        from mllm_compiler.cli.answer_numpy import NumpySide
         from mllm_compiler.generation.model import open_model
+        from mllm_compiler.sessions.on_numpy import NumpySide
 
         yield NumpySide(open_model(bundle))
         return
-    from mllm_compiler.cli.answer_c import opened
+    from mllm_compiler.sessions.on_c import opened
 
     with opened(bundle, access) as session:
         yield session

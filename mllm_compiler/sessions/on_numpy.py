@@ -1,4 +1,4 @@
-"""`mllmc run` over what Python runs: the NumPy reference, or a vendor's interpreter."""
+"""A session over what Python runs: the NumPy reference, or a vendor's interpreter."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mllm_compiler.bundle.tensor_files import read_tensors, write_tensors
-from mllm_compiler.cli.answer import (
+from mllm_compiler.generation.loop import Ask, generate
+from mllm_compiler.generation.model import NumpyModel
+from mllm_compiler.sessions.session import (
     Facts,
     chosen_entry,
     peak_bytes,
     tensor_facts,
 )
-from mllm_compiler.generation.loop import Ask, generate
-from mllm_compiler.generation.model import NumpyModel
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`mllmc run` over the C runtime."""
+"""A session over the C runtime."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from mllm_compiler.bundle.files import reading
 from mllm_compiler.bundle.tensor_files import read_tensors, write_tensors
 from mllm_compiler.bundle.verify import Bundle
-from mllm_compiler.cli.answer import (
+from mllm_compiler.errors import CompileError
+from mllm_compiler.generation.loop import Ask
+from mllm_compiler.sessions.devices import devices_of
+from mllm_compiler.sessions.session import (
     Access,
     Facts,
     chosen_entry,
     peak_bytes,
     tensor_facts,
 )
-from mllm_compiler.cli.devices import devices_of
-from mllm_compiler.errors import CompileError
-from mllm_compiler.generation.loop import Ask
 from runtime_stub import Model, RuntimeFailure
 
 
