@@ -41,6 +41,7 @@ class Statistics:
         decode_seconds: All tokens behind the first.
         session_bytes: What the session holds.
         peak_bytes: The largest resident set of the process.
+        copied_bytes: Copied from what one entry gave to what another takes.
     """
 
     prompt_tokens: int
@@ -51,6 +52,7 @@ class Statistics:
     decode_seconds: float
     session_bytes: int
     peak_bytes: int
+    copied_bytes: int
 
     @property
     def prompt_tokens_per_second(self) -> float:
@@ -127,6 +129,7 @@ def statistics(generator: CData) -> Statistics:
         decode_seconds=found.decode_seconds,
         session_bytes=found.session_bytes,
         peak_bytes=found.peak_bytes,
+        copied_bytes=found.copied_bytes,
     )
 
 

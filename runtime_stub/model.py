@@ -62,15 +62,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Counters:
-    """What the runs of a model have called.
+    """What the runs of a model have called and copied.
 
     Attributes:
         device_calls: Functions of devices.
         fallback_stages: Kernels that run what a graph's device refuses.
+        copied_bytes: Copied from what one entry gave to what another takes.
     """
 
     device_calls: int
     fallback_stages: int
+    copied_bytes: int = 0
 
 
 class Model:
@@ -204,7 +206,9 @@ class Model:
     def counters(self) -> Counters:
         """What all runs have called so far."""
         found = library().mllm_session_counters(self._handles.session)
-        return Counters(int(found.device_calls), int(found.fallback_stages))
+        return Counters(
+            int(found.device_calls), int(found.fallback_stages), int(found.copied_bytes)
+        )
 
     def tokenize(self, text: str, *, special: bool = False) -> list[int]:
         """Ids of a text; `special`: markers in it act as such, and the model's own surround it."""

@@ -97,6 +97,7 @@ class CSide:
             "first_token_s": round(figures.encode_seconds + figures.prompt_seconds, 4),
             "tokens_per_second": round(figures.decode_tokens_per_second, 2),
             "peak_memory_bytes": peak_bytes(),
+            "copied_bytes": figures.copied_bytes,
             **self._counted(),
         }
 

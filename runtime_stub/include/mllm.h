@@ -332,6 +332,7 @@ typedef struct mllm_statistics {
   double decode_seconds; /* of new_tokens - 1 steps: the first token comes from the prompt */
   uint64_t session_bytes;
   uint64_t peak_bytes; /* the process's largest resident set so far */
+  uint64_t copied_bytes; /* from what one entry gave to what another takes */
 } mllm_statistics;
 
 void mllm_generate_statistics(const mllm_generator *generator, mllm_statistics *statistics);

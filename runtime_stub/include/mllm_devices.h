@@ -52,10 +52,11 @@ mllm_status mllm_bundle_model_on(const mllm_bundle *bundle, const mllm_model_opt
                                  const mllm_device *devices, size_t n_devices, mllm_model **model,
                                  mllm_error *error);
 
-/* What a session's runs have called so far. */
+/* What a session's runs have called and copied so far. */
 typedef struct mllm_counters {
   uint64_t device_calls;    /* functions of devices */
   uint64_t fallback_stages; /* kernels that run what a graph's device refuses */
+  uint64_t copied_bytes;    /* from what one entry gave to what another takes */
 } mllm_counters;
 
 mllm_counters mllm_session_counters(const mllm_session *session);

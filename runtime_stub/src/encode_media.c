@@ -48,22 +48,34 @@ mllm_status mllm_media_memory(mllm_generator *g, mllm_error *error) {
   if (!take_buffers(g))
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for pixels or sound");
   if (g->from_sound) return MLLM_OK; /* the decoder reads the encoder's output in its place */
-  const bool projects = g->projector != MLLM_NO_TOKEN;
-  mllm_status status = MLLM_OK;
-  if (!g->prompt.reads_features)
-    status = own_output(g->model, projects ? g->projector : g->encoder, &g->features,
-                        &g->features_bytes, error);
-  if (status == MLLM_OK && projects && !is_linked(g->model, g->projector, 0))
-    status = own_output(g->model, g->encoder, &g->encoded, &g->encoded_bytes, error);
-  return status;
+  if (g->projector == MLLM_NO_TOKEN || is_linked(g->model, g->projector, 0)) return MLLM_OK;
+  return own_output(g->model, g->encoder, &g->encoded, &g->encoded_bytes, error);
 }
 
-/* Runs an entry with one input; output NULL: it goes to its place in the arena. */
-static mllm_status run_one(mllm_generator *g, uint32_t entry, const mllm_tensor *input,
-                           mllm_tensor *output, size_t taken, mllm_error *error) {
-  if (output != NULL) output->bytes = taken;
-  return mllm_run(g->session, entry, input, input == NULL ? 0 : 1, output, output == NULL ? 0 : 1,
+/* Runs an entry on the source, or on what lies in the arena; output NULL: there it goes, too. */
+static mllm_status run_one(mllm_generator *g, uint32_t entry, mllm_tensor *output,
+                           mllm_error *error) {
+  return mllm_run(g->session, entry, &g->source, g->source.data != NULL, output, output != NULL,
                   error);
+}
+
+static uint32_t last_entry(const mllm_generator *g) {
+  return g->projector == MLLM_NO_TOKEN ? g->encoder : g->projector;
+}
+
+mllm_status mllm_place_features(mllm_generator *g, mllm_error *error) {
+  if (g->features.rank == 0 || g->image_at == MLLM_NO_TOKEN) return MLLM_OK;
+  const size_t width = g->prompt.width;
+  g->features.data = g->memory.embeddings + g->image_at * width;
+  g->features.bytes = (size_t)g->features.dims[1] * width * sizeof(float);
+  return run_one(g, last_entry(g), &g->features, error);
+}
+
+/* What the last entry will give. */
+static mllm_status describe_features(mllm_generator *g, mllm_error *error) {
+  g->features = (mllm_tensor){0};
+  return mllm_run_shapes(g->session, last_entry(g), &g->source, g->source.data != NULL,
+                         &g->features, 1, error);
 }
 
 static mllm_status encode_image(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
@@ -74,21 +86,21 @@ static mllm_status encode_image(mllm_generator *g, const mllm_prompt *prompt, ml
   const mllm_image_config *c = &g->config.image;
   mllm_status status = mllm_image_prepare(&image, c, g->media, error);
   if (status != MLLM_OK) return status;
-  const mllm_tensor pixels = {.data = g->media,
-                              .bytes = (size_t)3 * c->width * c->height * sizeof(float),
-                              .dtype = MLLM_F32,
-                              .rank = 4,
-                              .dims = {1, 3, c->height, c->width}};
-  mllm_tensor *features = g->features.data == NULL ? NULL : &g->features;
-  if (g->projector == MLLM_NO_TOKEN)
-    return run_one(g, g->encoder, &pixels, features, g->features_bytes, error);
-  mllm_tensor *encoded = g->encoded.data == NULL ? NULL : &g->encoded;
-  status = run_one(g, g->encoder, &pixels, encoded, g->encoded_bytes, error);
-  if (status != MLLM_OK) return status;
-  mllm_tensor input = g->encoded;
-  input.name = NULL; /* by place: the names of the two ends differ */
-  return run_one(g, g->projector, encoded == NULL ? NULL : &input, features, g->features_bytes,
-                 error);
+  g->source = (mllm_tensor){.data = g->media,
+                            .bytes = (size_t)3 * c->width * c->height * sizeof(float),
+                            .dtype = MLLM_F32,
+                            .rank = 4,
+                            .dims = {1, 3, c->height, c->width}};
+  if (g->projector != MLLM_NO_TOKEN) {
+    mllm_tensor *encoded = g->encoded.data == NULL ? NULL : &g->encoded;
+    if (encoded != NULL) encoded->bytes = g->encoded_bytes;
+    status = run_one(g, g->encoder, encoded, error);
+    if (status != MLLM_OK) return status;
+    g->source = g->encoded;
+    g->source.name = NULL; /* by place: the names of the two ends differ */
+  }
+  return g->prompt.reads_features ? run_one(g, last_entry(g), NULL, error)
+                                  : describe_features(g, error);
 }
 
 static mllm_status encode_sound(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
@@ -99,12 +111,12 @@ static mllm_status encode_sound(mllm_generator *g, const mllm_prompt *prompt, ml
                 (size_t)c->frames * c->hop);
   const mllm_status status = mllm_log_mel(c, g->samples, g->media, error);
   if (status != MLLM_OK) return status;
-  const mllm_tensor mel = {.data = g->media,
-                           .bytes = (size_t)c->mels * c->frames * sizeof(float),
-                           .dtype = MLLM_F32,
-                           .rank = 3,
-                           .dims = {1, c->mels, c->frames}};
-  return run_one(g, g->encoder, &mel, NULL, 0, error);
+  g->source = (mllm_tensor){.data = g->media,
+                            .bytes = (size_t)c->mels * c->frames * sizeof(float),
+                            .dtype = MLLM_F32,
+                            .rank = 3,
+                            .dims = {1, c->mels, c->frames}};
+  return run_one(g, g->encoder, NULL, error);
 }
 
 mllm_status mllm_encode_media(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {

@@ -120,7 +120,7 @@ mllm_status mllm_feed_run(const mllm_feed *feed, mllm_session *session, mllm_fee
   inputs[0] = row(feed->tokens, memory->ids, 2, count);
   if (feed->width > 0)
     inputs[0] = (mllm_tensor){.name = feed->tokens,
-                              .data = memory->embeddings,
+                              .data = memory->rows,
                               .bytes = (size_t)count * feed->width * sizeof(float),
                               .dtype = MLLM_F32,
                               .rank = 3,

@@ -37,7 +37,8 @@ void mllm_feed_free(mllm_feed *feed);
 /* Working memory of a run. */
 typedef struct mllm_feed_memory {
   int64_t *ids;       /* [chunk]: what to feed, where the entry takes ids */
-  float *embeddings;  /* [chunk, width]: likewise */
+  float *embeddings;  /* [capacity, width]: the prompt, where it takes embeddings; then new tokens */
+  float *rows;        /* those of this run, among the embeddings */
   int64_t *positions; /* [chunk] */
   int64_t *ones;      /* [capacity of the cache + chunk], all 1 */
   mllm_past past;

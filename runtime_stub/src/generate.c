@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "generator.h"
+#include "session.h"
 #include "status.h"
 
 enum { DEFAULT_NEW_TOKENS = 256 };
@@ -15,34 +16,58 @@ static double now(void) {
   return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
-/* Embeds ids[0 .. count) into the feed's memory; image features go in as they are. */
-static mllm_status embed_ids(mllm_generator *g, const uint32_t *ids, uint32_t count,
-                             mllm_error *error) {
-  const size_t width = g->prompt.width;
+/* Embeds ids[0 .. count), which are text, into rows. */
+static mllm_status embed_text(mllm_generator *g, const uint32_t *ids, uint32_t count, float *rows,
+                              mllm_error *error) {
+  for (uint32_t i = 0; i < count; i++) g->memory.ids[i] = (int64_t)ids[i];
   const mllm_tensor input = {.name = g->embed_ids,
                              .data = g->memory.ids,
                              .bytes = count * sizeof *g->memory.ids,
                              .dtype = MLLM_I64,
                              .rank = 2,
                              .dims = {1, count}};
-  mllm_tensor output = {.data = g->memory.embeddings, .bytes = count * width * sizeof(float)};
-  const mllm_status status = mllm_run(g->session, g->embed, &input, 1, &output, 1, error);
-  if (status != MLLM_OK) return status;
+  mllm_tensor output = {.data = rows, .bytes = count * g->prompt.width * sizeof(float)};
+  return mllm_run(g->session, g->embed, &input, 1, &output, 1, error);
+}
+
+/* Image features lie in their rows already, unless the prompt shows the image a second time. */
+static void copy_features(mllm_generator *g, const uint32_t *ids, uint32_t count, float *rows) {
+  const float *features = g->features.data;
+  const size_t width = g->prompt.width;
   for (uint32_t i = 0; i < count; i++) {
-    if ((ids[i] & MLLM_FEATURE_BIT) == 0) continue;
-    const float *features = g->features.data;
-    memcpy(g->memory.embeddings + i * width, features + (ids[i] & ~MLLM_FEATURE_BIT) * width,
-           width * sizeof(float));
+    const float *from = features + (ids[i] & ~MLLM_FEATURE_BIT) * width;
+    if (rows + i * width == from) continue;
+    memcpy(rows + i * width, from, width * sizeof(float));
+    g->session->counters.copied_bytes += width * sizeof(float);
+  }
+}
+
+/* Each stretch of text, and of features between, into the rows of the embeddings. */
+static mllm_status embed_ids(mllm_generator *g, const uint32_t *ids, uint32_t count, float *rows,
+                             mllm_error *error) {
+  for (uint32_t at = 0, end = 0; at < count; at = end) {
+    const bool features = (ids[at] & MLLM_FEATURE_BIT) != 0;
+    while (end < count && ((ids[end] & MLLM_FEATURE_BIT) != 0) == features) end++;
+    float *here = rows + at * (size_t)g->prompt.width;
+    if (features) {
+      copy_features(g, ids + at, end - at, here);
+      continue;
+    }
+    const mllm_status status = embed_text(g, ids + at, end - at, here, error);
+    if (status != MLLM_OK) return status;
   }
   return MLLM_OK;
 }
 
 mllm_status mllm_feed_ids(mllm_generator *g, const mllm_feed *feed, const uint32_t *ids,
-                          uint32_t count, mllm_error *error) {
-  for (uint32_t i = 0; i < count; i++)
-    g->memory.ids[i] = (ids[i] & MLLM_FEATURE_BIT) == 0 ? (int64_t)ids[i] : 0;
+                          uint32_t count, uint32_t row, mllm_error *error) {
   mllm_status status = MLLM_OK;
-  if (feed->width > 0) status = embed_ids(g, ids, count, error);
+  if (feed->width > 0) {
+    g->memory.rows = g->memory.embeddings + row * (size_t)feed->width;
+    status = embed_ids(g, ids, count, g->memory.rows, error);
+  } else {
+    for (uint32_t i = 0; i < count; i++) g->memory.ids[i] = (int64_t)ids[i];
+  }
   if (status == MLLM_OK)
     status = mllm_feed_run(feed, g->session, &g->memory, count, g->length, &g->logits, error);
   if (status == MLLM_OK) g->length += count;
@@ -65,7 +90,7 @@ static mllm_status read_prompt(mllm_generator *g, mllm_error *error) {
   for (uint32_t at = 0; at < g->n_ids;) {
     const mllm_feed *feed = at > 0 && g->from_sound ? &g->decode : &g->prompt;
     const uint32_t left = g->n_ids - at, count = left < feed->chunk ? left : feed->chunk;
-    const mllm_status status = mllm_feed_ids(g, feed, g->ids + at, count, error);
+    const mllm_status status = mllm_feed_ids(g, feed, g->ids + at, count, at, error);
     if (status != MLLM_OK) return status;
     at += count;
   }
@@ -78,6 +103,8 @@ mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
   if (prompt == NULL) prompt = &nothing;
   mllm_clear(error);
   g->statistics = (mllm_statistics){0};
+  g->features = (mllm_tensor){0};
+  g->copied_bytes = mllm_session_counters(g->session).copied_bytes;
   g->utf8 = (mllm_utf8_stream){0};
   g->pending = MLLM_NO_TOKEN;
   g->logits = NULL;
@@ -91,9 +118,12 @@ mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
   const double encoded = now();
   const bool has_rows = prompt->rgb != NULL && !g->prompt.reads_features;
   if (status == MLLM_OK) status = mllm_prompt_ids(g, prompt, has_rows, error);
+  const double placing = now();
+  if (status == MLLM_OK) status = mllm_place_features(g, error);
+  const double placed = now();
   if (status == MLLM_OK) status = read_prompt(g, error);
-  g->statistics.encode_seconds = encoded - start;
-  g->statistics.prompt_seconds = now() - encoded;
+  g->statistics.encode_seconds = encoded - start + (placed - placing);
+  g->statistics.prompt_seconds = placing - encoded + (now() - placed);
   g->statistics.prompt_tokens = g->n_ids;
   if (status != MLLM_OK) g->logits = NULL;
   return status;
@@ -124,7 +154,7 @@ mllm_status mllm_generate_next(mllm_generator *g, mllm_piece *piece, mllm_error 
   if (g->pending != MLLM_NO_TOKEN) {
     if (g->length >= g->capacity) return finish(g, MLLM_FINISH_FULL, piece);
     const double start = now();
-    const mllm_status status = mllm_feed_ids(g, &g->decode, &g->pending, 1, error);
+    const mllm_status status = mllm_feed_ids(g, &g->decode, &g->pending, 1, 0, error);
     g->statistics.decode_seconds += now() - start;
     if (status != MLLM_OK) return status;
   }
@@ -158,6 +188,8 @@ mllm_status mllm_generate(mllm_generator *g, const mllm_prompt *prompt,
 void mllm_generate_statistics(const mllm_generator *g, mllm_statistics *statistics) {
   *statistics = g->statistics;
   statistics->session_bytes = mllm_session_bytes(g->session);
+  statistics->copied_bytes =
+      mllm_session_counters(g->session).copied_bytes - g->copied_bytes;
   struct rusage usage;
   if (getrusage(RUSAGE_SELF, &usage) == 0)
     statistics->peak_bytes = (uint64_t)usage.ru_maxrss * 1024; /* Linux counts in KiB */

@@ -102,7 +102,7 @@ static mllm_status take_memory(mllm_generator *g, mllm_error *error) {
   g->memory.ids = calloc(chunk, sizeof(int64_t));
   g->memory.positions = calloc(chunk, sizeof(int64_t));
   g->memory.ones = calloc(g->capacity + chunk, sizeof(int64_t));
-  g->memory.embeddings = calloc(chunk * g->prompt.width + 1, sizeof(float));
+  g->memory.embeddings = calloc((g->capacity + chunk) * g->prompt.width + 1, sizeof(float));
   g->memory.inputs = calloc((size_t)pairs + 3, sizeof *g->memory.inputs);
   g->memory.outputs = calloc((size_t)pairs + 1, sizeof *g->memory.outputs);
   g->ids = calloc((size_t)g->capacity + 1, sizeof *g->ids);
@@ -157,7 +157,6 @@ void mllm_generator_destroy(mllm_generator *g) {
   mllm_past_free(&g->memory.past);
   free(g->media);
   free(g->samples);
-  free(g->features.data);
   free(g->encoded.data);
   free(g->ids);
   free(g->suppressed);

@@ -28,14 +28,16 @@ struct mllm_generator {
   uint32_t projector;    /* likewise */
   float *media;          /* pixels or log-mel features, the encoder's input */
   float *samples;        /* one window of sound */
-  mllm_tensor features; /* what stands for the image: [1, rows, width], of the last encoder stage;
-                           nothing where the prompt's entry reads it in its place */
-  mllm_tensor encoded;  /* the encoder's output for the projector, where it has no shared place */
-  size_t features_bytes; /* what was taken for features.data */
+  mllm_tensor source;    /* what the last of them takes, where it is not in the arena */
+  mllm_tensor features;  /* what that one gives, and stands for the image: [1, rows, width], in the
+                            embeddings of the prompt; no rows where an entry reads it in its place */
+  mllm_tensor encoded;   /* the encoder's output for the projector, where it has no shared place */
   size_t encoded_bytes;
+  uint64_t copied_bytes; /* the session's, before this answer */
 
   uint32_t *ids; /* [capacity] the prompt */
   uint32_t n_ids;
+  uint32_t image_at; /* where the features stand among them; MLLM_NO_TOKEN: nowhere */
   uint8_t *suppressed; /* [vocabulary] */
   mllm_sampler sampler;
   mllm_utf8_stream utf8;
@@ -52,15 +54,20 @@ struct mllm_generator {
 mllm_status mllm_prompt_ids(mllm_generator *generator, const mllm_prompt *prompt, bool has_image,
                             mllm_error *error);
 
-/* Runs encoder and projector on the prompt's image or sound. */
+/* Runs encoder and projector on the prompt's image or sound; the last of them, whose features are
+ * rows of the prompt, is only asked for their shape. */
 mllm_status mllm_encode_media(mllm_generator *generator, const mllm_prompt *prompt,
                               mllm_error *error);
+
+/* Runs that one: it writes the features where the prompt has them. */
+mllm_status mllm_place_features(mllm_generator *generator, mllm_error *error);
 
 /* Takes memory for the encoder and projector. */
 mllm_status mllm_media_memory(mllm_generator *generator, mllm_error *error);
 
-/* Feeds ids[0 .. count): sets logits, advances length. */
+/* Feeds ids[0 .. count): sets logits, advances length. They are embedded from row `row` of the
+ * embeddings on. */
 mllm_status mllm_feed_ids(mllm_generator *generator, const mllm_feed *feed, const uint32_t *ids,
-                          uint32_t count, mllm_error *error);
+                          uint32_t count, uint32_t row, mllm_error *error);
 
 #endif

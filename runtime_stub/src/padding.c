@@ -137,9 +137,10 @@ static bool is_whole(const job *j, uint32_t i, uint32_t rank) {
   return true;
 }
 
-/* Copies the real elements between dense memory of their own and their place in a padded tensor. */
-static void copy_box(const mllm_box *box, const mllm_tensor *tensor, unsigned char *real,
-                     bool cut) {
+/* Copies the real elements between dense memory of their own and their place in a padded tensor;
+ * gives their bytes. */
+static uint64_t copy_box(const mllm_box *box, const mllm_tensor *tensor, unsigned char *real,
+                         bool cut) {
   size_t run = mllm_dtype_bytes(tensor->dtype), rows = 1;
   uint32_t outer = tensor->rank;
   bool whole = true;
@@ -148,7 +149,7 @@ static void copy_box(const mllm_box *box, const mllm_tensor *tensor, unsigned ch
     whole = box->count[outer - 1] == tensor->dims[outer - 1];
   }
   for (uint32_t axis = 0; axis < outer; axis++) rows *= (size_t)box->count[axis];
-  if (run == 0) return;
+  if (run == 0) return 0;
   for (size_t row = 0; row < rows; row++, real += run) {
     size_t rest = row, at = 0, stride = mllm_dtype_bytes(tensor->dtype);
     for (uint32_t axis = tensor->rank; axis-- > 0;) {
@@ -163,6 +164,7 @@ static void copy_box(const mllm_box *box, const mllm_tensor *tensor, unsigned ch
     unsigned char *there = (unsigned char *)tensor->data + at;
     memcpy(cut ? real : there, cut ? there : real, run);
   }
+  return rows * run;
 }
 
 /* Describes the graph's tensors; all of them lie one behind the other in the padding. */
@@ -194,7 +196,7 @@ static void pad(const job *j) {
       tensor->data = bound;
     } else if (i < j->entry->n_inputs) {
       memset(tensor->data, 0, tensor->bytes);
-      copy_box(&padding->boxes[i], tensor, bound, false);
+      j->session->counters.copied_bytes += copy_box(&padding->boxes[i], tensor, bound, false);
     }
   }
   for (uint32_t i = j->entry->n_inputs; i < j->graph->n_inputs; i++) {
@@ -209,7 +211,8 @@ static void cut(const job *j) {
   for (uint32_t i = j->entry->n_inputs; i < j->entry->n_inputs + j->entry->n_outputs; i++) {
     const mllm_tensor *tensor = &padding->tensors[padded(j, i)];
     unsigned char *bound = j->session->bound[port(j, j->entry, i)];
-    if (bound != NULL && bound != tensor->data) copy_box(&padding->boxes[i], tensor, bound, true);
+    if (bound == NULL || bound == tensor->data) continue;
+    j->session->counters.copied_bytes += copy_box(&padding->boxes[i], tensor, bound, true);
   }
 }
 

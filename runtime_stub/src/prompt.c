@@ -27,6 +27,7 @@ static size_t encode_part(mllm_generator *g, const mllm_rendered *whole, size_t 
 }
 
 static size_t append_features(mllm_generator *g, size_t count) {
+  if (g->image_at == MLLM_NO_TOKEN) g->image_at = (uint32_t)count;
   const uint32_t rows = (uint32_t)g->features.dims[g->features.rank - 2];
   for (uint32_t i = 0; i < rows; i++, count++)
     if (count < g->capacity) g->ids[count] = MLLM_FEATURE_BIT | i;
@@ -57,6 +58,7 @@ static mllm_status forced_ids(mllm_generator *g, mllm_error *error) {
 
 mllm_status mllm_prompt_ids(mllm_generator *g, const mllm_prompt *prompt, bool has_image,
                             mllm_error *error) {
+  g->image_at = MLLM_NO_TOKEN;
   if (g->from_sound) return forced_ids(g, error);
   const int64_t width = has_image ? g->features.dims[g->features.rank - 1] : 0;
   if (has_image && (g->features.rank != 3 || width != g->prompt.width))

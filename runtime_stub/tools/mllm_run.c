@@ -217,9 +217,10 @@ static void report(const run *r) {
         "\", \"prompt_tokens\": %u, \"new_tokens\": %u, \"finish\": \"%s\", \"encode_seconds\": "
         "%.6f, "
         "\"prompt_tokens_per_second\": %.3f, \"decode_tokens_per_second\": %.3f, "
-        "\"session_bytes\": %llu, \"peak_bytes\": %llu}\n",
+        "\"session_bytes\": %llu, \"peak_bytes\": %llu, \"copied_bytes\": %llu}\n",
         s.prompt_tokens, s.new_tokens, reasons[s.finish & 3], s.encode_seconds, prompt, decode,
-        (unsigned long long)s.session_bytes, (unsigned long long)s.peak_bytes);
+        (unsigned long long)s.session_bytes, (unsigned long long)s.peak_bytes,
+        (unsigned long long)s.copied_bytes);
     return;
   }
   (void)putchar('\n');
