@@ -178,8 +178,12 @@ class Model:
         temperature: float = 0.0,
         top_p: float = 1.0,
         seed: int = 0,
+        drafts: int = 0,
+        draft: Model | None = None,
     ) -> Iterator[Piece]:
         """Answers a prompt, token by token; `generation.Request` explains the arguments.
+
+        `draft` is another open model, with the same tokenizer, that guesses the next tokens.
 
         Raises:
             RuntimeFailure: The model generates no text, or the prompt does not fit it.
@@ -194,6 +198,8 @@ class Model:
             temperature=temperature,
             top_p=top_p,
             seed=seed,
+            drafts=drafts,
+            draft=None if draft is None else draft._handles.generator,
         )
         return generation.generate(self._handles.generator, request)
 

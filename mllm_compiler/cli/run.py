@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PATH = click.Path(path_type=Path)
 WHERE = "mllmc run"
+LOOKUP = "lookup"
+"""What --speculate takes in the place of a bundle."""
 MOST = (1 << 32) - 1
 """The largest number that the runtime counts to."""
 
@@ -45,6 +47,13 @@ class Finite(click.FloatRange):
 @click.option("--temperature", type=Finite(0, 100), default=0.0, help="0 is greedy.")
 @click.option("--top-p", type=Finite(0, 1, min_open=True), default=1.0)
 @click.option("--seed", type=click.IntRange(0, (1 << 64) - 1), default=0)
+@click.option(
+    "--speculate",
+    metavar="lookup|DRAFT",
+    help="Guess tokens and verify several in one run: looked up in the conversation, or by DRAFT, "
+    "a bundle with the same tokenizer.",
+)
+@click.option("--drafts", type=click.IntRange(1, 16), default=4, help="Tokens that are guessed.")
 @click.option("--inputs", type=PATH, help="Tensors in, by name: IN.npz.")
 @click.option("--outputs", type=PATH, help="Tensors out, by name: OUT.npz.")
 @click.option("--entry", help="The graph to run on tensors.")
@@ -63,6 +72,8 @@ def run_command(
     temperature: float,
     top_p: float,
     seed: int,
+    speculate: str | None,
+    drafts: int,
     inputs: Path | None,
     outputs: Path | None,
     entry: str | None,
@@ -95,6 +106,8 @@ def run_command(
             temperature=temperature,
             top_p=top_p,
             seed=seed,
+            drafts=0 if speculate is None else drafts,
+            draft=None if speculate in (None, LOOKUP) else Path(speculate),
         )
         facts = session.answer(ask, _silent if as_json else _stream)
         if not as_json:

@@ -153,4 +153,15 @@ CODES: dict[str, ErrorCode] = {
         "installed)",
         remedy="See what the device says; `mllmc doctor` lists which vendors' libraries are there.",
     ),
+    "MLC-X040": ErrorCode(
+        title="No tokens can be guessed",
+        exit=1,
+        cause="Speculative decoding verifies several tokens in one run: that takes an entry that "
+        "gives the logits of every token (the role `language-model`), a cache that can be rewound, "
+        "and a draft with the same tokenizer and a session of its own.",
+        example="vlm.mllm_bundle: error: the draft has another tokenizer [MLC-X040] (leave "
+        "--speculate out, or give a draft of the same family)",
+        remedy="Leave `--speculate` out, use `lookup`, or give a draft of the same family; a "
+        "decoder that follows an encoder of sound, or whose past is padded to buckets, takes none.",
+    ),
 }

@@ -34,6 +34,8 @@ class Ask:
         temperature: 0 is greedy.
         top_p: Of the tokens to draw from.
         seed: Of the generator.
+        drafts: Tokens that are guessed and verified in one run; 0 is none.
+        draft: A bundle that guesses them; without one they are looked up in the conversation.
     """
 
     prompt: str | None = None
@@ -44,6 +46,8 @@ class Ask:
     temperature: float = 0.0
     top_p: float = 1.0
     seed: int = 0
+    drafts: int = 0
+    draft: Path | None = None
 
 
 @dataclass

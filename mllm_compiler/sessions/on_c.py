@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def opened(bundle: Bundle, access: Access) -> Generator[CSide]:
             threads=access.threads,
             devices=devices_of(bundle, access.threads),
         ) as model:
-            yield CSide(bundle, model)
+            yield CSide(bundle, model, access)
     except RuntimeFailure as fault:
         raise CompileError(
             fault.code, fault.message, location=fault.location, remedy=fault.remedy
@@ -62,13 +62,20 @@ class CSide:
     Attributes:
         bundle: The bundle as it was opened first.
         model: The loaded model.
+        access: How it was opened, and how a draft is.
     """
 
     bundle: Bundle
     model: Model
+    access: Access
 
     def answer(self, ask: Ask, emit: Callable[[str], None]) -> Facts:
         """Answers; each piece of text is emitted as it comes."""
+        with ExitStack() as stack:
+            draft = None if ask.draft is None else stack.enter_context(self._draft(ask.draft))
+            return self._answer(ask, draft, emit)
+
+    def _answer(self, ask: Ask, draft: Model | None, emit: Callable[[str], None]) -> Facts:
         samples, rate = (None, 16000) if ask.audio is None else samples_of(ask.audio)
         tokens: list[int] = []
         text: list[str] = []
@@ -82,6 +89,8 @@ class CSide:
             temperature=ask.temperature,
             top_p=ask.top_p,
             seed=ask.seed,
+            drafts=ask.drafts,
+            draft=draft,
         ):
             tokens += [] if piece.token is None else [piece.token]
             text.append(piece.text)
@@ -98,8 +107,17 @@ class CSide:
             "tokens_per_second": round(figures.decode_tokens_per_second, 2),
             "peak_memory_bytes": peak_bytes(),
             "copied_bytes": figures.copied_bytes,
+            **({"drafted": figures.drafted, "accepted": figures.accepted} if ask.drafts else {}),
             **self._counted(),
         }
+
+    def _draft(self, path: Path) -> Model:
+        return Model.open(
+            path,
+            trust=self.access.trust,
+            allow_unsigned=self.access.allow_unsigned,
+            threads=self.access.threads,
+        )
 
     def _counted(self) -> Facts:
         """How often devices were called, where the bundle has some."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mllm_compiler.bundle.tensor_files import read_tensors, write_tensors
+from mllm_compiler.errors import CompileError
 from mllm_compiler.generation.loop import Ask, generate
 from mllm_compiler.generation.model import NumpyModel
 from mllm_compiler.sessions.session import (
@@ -28,7 +29,18 @@ class NumpySide:
     model: NumpyModel
 
     def answer(self, ask: Ask, emit: Callable[[str], None]) -> Facts:
-        """Answers; each piece of text is emitted as it comes."""
+        """Answers; each piece of text is emitted as it comes.
+
+        Raises:
+            CompileError: `MLC-X040`, drafts are asked for, which this side does not verify.
+        """
+        if ask.drafts:
+            target = ", ".join(self.model.bundle.manifest.targets)
+            raise CompileError(
+                "MLC-X040",
+                f"on the target '{target}' no tokens are guessed",
+                remedy="leave --speculate out, or compile with --target c",
+            )
         answer = generate(self.model, ask, emit)
         return {
             "bundle": str(self.model.bundle.path),

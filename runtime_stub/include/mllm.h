@@ -293,6 +293,10 @@ typedef struct mllm_generate_options {
   double temperature;      /* 0: the most probable token, always */
   double top_p;            /* 0: all tokens, as 1 */
   uint64_t seed;
+  uint32_t drafts; /* tokens that are guessed and verified in one run, at most 16; 0: none */
+  /* what guesses them: a generator of its own session, with the same tokenizer; NULL: the
+   * conversation, whose tokens may come again */
+  mllm_generator *draft;
 } mllm_generate_options;
 
 #define MLLM_NO_TOKEN 0xFFFFFFFFu
@@ -333,6 +337,8 @@ typedef struct mllm_statistics {
   uint64_t session_bytes;
   uint64_t peak_bytes; /* the process's largest resident set so far */
   uint64_t copied_bytes; /* from what one entry gave to what another takes */
+  uint32_t drafted;  /* tokens that were guessed */
+  uint32_t accepted; /* and were right: so many steps were saved */
 } mllm_statistics;
 
 void mllm_generate_statistics(const mllm_generator *generator, mllm_statistics *statistics);

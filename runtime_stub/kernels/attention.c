@@ -184,7 +184,8 @@ mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *a) {
   a->ops = call->context->ops;
   const size_t rows = a->batch * a->tokens * a->heads;
   if (rows == 0 || a->v_dim == 0) return MLLM_OK;
-  if (a->tokens * (a->heads / a->kv_heads) > FEW_ROWS && mllm_attention_fits_tiles(a)) {
+  const bool many = a->tokens * (a->heads / a->kv_heads) > FEW_ROWS && !call->context->rows_alone;
+  if (many && mllm_attention_fits_tiles(a)) {
     mllm_attention_tiles(call->context, a);
     return MLLM_OK;
   }

@@ -65,6 +65,7 @@ static void run_gemv(const mllm_call *call, const mllm_codes *codes, size_t rows
   gemv_job j = {.ops = ops,
                 .codes = codes,
                 .gemv = {.rows = rows,
+                         .alone = call->context->rows_alone,
                          .depth = codes->depth,
                          .x = call->in[0].data,
                          .x_stride = codes->depth,
@@ -82,7 +83,8 @@ mllm_status mllm_k_f32_dequantized_linear(const mllm_call *call) {
   const mllm_view *x = &call->in[0];
   const size_t rows = mllm_product(x, 0, x->rank - 1);
   if (rows == 0 || call->params[0] == 0) return MLLM_OK;
-  if (rows <= MLLM_GEMV_ROWS && codes.depth <= GEMV_DEPTH) {
+  const bool few = rows <= MLLM_GEMV_ROWS || call->context->rows_alone;
+  if (few && codes.depth <= GEMV_DEPTH) {
     run_gemv(call, &codes, rows);
     return MLLM_OK;
   }

@@ -192,23 +192,33 @@ MLLM_INLINE void gemv_panel(const mllm_gemv *g, const float *w, const size_t row
   }
 }
 
-static void gemv(const mllm_gemv *g) {
-  for (size_t column = 0; column < g->columns; column += PANEL) {
-    float out[MLLM_GEMV_ROWS * PANEL];
-    const float *w = g->w + column * g->depth;
-    const size_t left = g->columns - column;
-    const size_t width = left < PANEL ? left : PANEL;
-    switch (g->rows) {
-      case 1: gemv_panel(g, w, 1, out); break;
-      case 2: gemv_panel(g, w, 2, out); break;
-      case 3: gemv_panel(g, w, 3, out); break;
-      default: gemv_panel(g, w, 4, out); break;
+/* Up to MLLM_GEMV_ROWS rows of one panel, of which width columns are used. */
+static void gemv_rows(const mllm_gemv *g, const float *w, size_t column, size_t width) {
+  float out[MLLM_GEMV_ROWS * PANEL];
+  switch (g->rows) {
+    case 1: gemv_panel(g, w, 1, out); break;
+    case 2: gemv_panel(g, w, 2, out); break;
+    case 3: gemv_panel(g, w, 3, out); break;
+    default: gemv_panel(g, w, 4, out); break;
+  }
+  for (size_t r = 0; r < g->rows; r++) {
+    float *y = g->y + r * g->y_stride + column;
+    for (size_t j = 0; j < width; j++) {
+      y[j] = out[r * PANEL + j] + (g->bias == NULL ? 0.0F : g->bias[column + j]);
     }
-    for (size_t r = 0; r < g->rows; r++) {
-      float *y = g->y + r * g->y_stride + column;
-      for (size_t j = 0; j < width; j++) {
-        y[j] = out[r * PANEL + j] + (g->bias == NULL ? 0.0F : g->bias[column + j]);
-      }
+  }
+}
+
+static void gemv(const mllm_gemv *g) {
+  const size_t most = g->alone ? 1 : MLLM_GEMV_ROWS;
+  for (size_t column = 0; column < g->columns; column += PANEL) {
+    const size_t left = g->columns - column;
+    for (size_t row = 0; row < g->rows; row += most) {
+      mllm_gemv part = *g;
+      part.rows = g->rows - row < most ? g->rows - row : most;
+      part.x += row * g->x_stride;
+      part.y += row * g->y_stride;
+      gemv_rows(&part, g->w + column * g->depth, column, left < PANEL ? left : PANEL);
     }
   }
 }

@@ -77,9 +77,11 @@ mllm_status mllm_k_f32_linear(const mllm_call *call) {
   if (rows == 0 || columns == 0) return MLLM_OK;
   const float *bias = mllm_input(call, 2)->data;
   const uint32_t activation = (uint32_t)call->params[1];
-  if (rows <= MLLM_GEMV_ROWS) {
+  const bool alone = call->context->rows_alone;
+  if (rows <= MLLM_GEMV_ROWS || alone) {
     gemv_job job = {.ops = call->context->ops,
                     .gemv = {.rows = rows,
+                             .alone = alone,
                              .depth = depth,
                              .columns = columns,
                              .x = x->data,

@@ -42,7 +42,8 @@ typedef struct mllm_tile {
 
 /* y[rows, columns] = x w + bias for few rows; w is [panels, depth, 16]. */
 typedef struct mllm_gemv {
-  size_t rows; /* 1..MLLM_GEMV_ROWS */
+  size_t rows; /* 1..MLLM_GEMV_ROWS; alone: any number */
+  bool alone;  /* each row is summed as if it were the only one, bit for bit */
   size_t depth;
   size_t columns; /* 1..16 of the last panel are used */
   const float *x; /* [rows, depth] */

@@ -12,6 +12,7 @@ struct mllm_context {
   const mllm_ops *ops; /* the inner loops of the chosen instruction set */
   mllm_kv_cache *caches;
   uint32_t n_caches;
+  bool rows_alone; /* kernels of many rows compute each as if it were the only one, bit for bit */
 };
 
 /* As mllm_context_create, with a bound on the tokens of every cache (0: as compiled) and the ops

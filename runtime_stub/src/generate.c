@@ -1,11 +1,10 @@
 /* The loop: prompt by chunks, then a token a step. Nothing allocates after mllm_generate_start. */
 #include <math.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #include "generator.h"
-#include "session.h"
+#include "mllm_devices.h"
 #include "status.h"
 
 enum { DEFAULT_NEW_TOKENS = 256 };
@@ -14,64 +13,6 @@ static double now(void) {
   struct timespec at;
   if (clock_gettime(CLOCK_MONOTONIC, &at) != 0) return 0.0;
   return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
-}
-
-/* Embeds ids[0 .. count), which are text, into rows. */
-static mllm_status embed_text(mllm_generator *g, const uint32_t *ids, uint32_t count, float *rows,
-                              mllm_error *error) {
-  for (uint32_t i = 0; i < count; i++) g->memory.ids[i] = (int64_t)ids[i];
-  const mllm_tensor input = {.name = g->embed_ids,
-                             .data = g->memory.ids,
-                             .bytes = count * sizeof *g->memory.ids,
-                             .dtype = MLLM_I64,
-                             .rank = 2,
-                             .dims = {1, count}};
-  mllm_tensor output = {.data = rows, .bytes = count * g->prompt.width * sizeof(float)};
-  return mllm_run(g->session, g->embed, &input, 1, &output, 1, error);
-}
-
-/* Image features lie in their rows already, unless the prompt shows the image a second time. */
-static void copy_features(mllm_generator *g, const uint32_t *ids, uint32_t count, float *rows) {
-  const float *features = g->features.data;
-  const size_t width = g->prompt.width;
-  for (uint32_t i = 0; i < count; i++) {
-    const float *from = features + (ids[i] & ~MLLM_FEATURE_BIT) * width;
-    if (rows + i * width == from) continue;
-    memcpy(rows + i * width, from, width * sizeof(float));
-    g->session->counters.copied_bytes += width * sizeof(float);
-  }
-}
-
-/* Each stretch of text, and of features between, into the rows of the embeddings. */
-static mllm_status embed_ids(mllm_generator *g, const uint32_t *ids, uint32_t count, float *rows,
-                             mllm_error *error) {
-  for (uint32_t at = 0, end = 0; at < count; at = end) {
-    const bool features = (ids[at] & MLLM_FEATURE_BIT) != 0;
-    while (end < count && ((ids[end] & MLLM_FEATURE_BIT) != 0) == features) end++;
-    float *here = rows + at * (size_t)g->prompt.width;
-    if (features) {
-      copy_features(g, ids + at, end - at, here);
-      continue;
-    }
-    const mllm_status status = embed_text(g, ids + at, end - at, here, error);
-    if (status != MLLM_OK) return status;
-  }
-  return MLLM_OK;
-}
-
-mllm_status mllm_feed_ids(mllm_generator *g, const mllm_feed *feed, const uint32_t *ids,
-                          uint32_t count, uint32_t row, mllm_error *error) {
-  mllm_status status = MLLM_OK;
-  if (feed->width > 0) {
-    g->memory.rows = g->memory.embeddings + row * (size_t)feed->width;
-    status = embed_ids(g, ids, count, g->memory.rows, error);
-  } else {
-    for (uint32_t i = 0; i < count; i++) g->memory.ids[i] = (int64_t)ids[i];
-  }
-  if (status == MLLM_OK)
-    status = mllm_feed_run(feed, g->session, &g->memory, count, g->length, &g->logits, error);
-  if (status == MLLM_OK) g->length += count;
-  return status;
 }
 
 static void set_options(mllm_generator *g, const mllm_generate_options *options) {
@@ -106,12 +47,12 @@ mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
   g->features = (mllm_tensor){0};
   g->copied_bytes = mllm_session_counters(g->session).copied_bytes;
   g->utf8 = (mllm_utf8_stream){0};
-  g->pending = MLLM_NO_TOKEN;
-  g->logits = NULL;
+  g->n_decided = g->n_given = 0;
+  g->is_ready = false;
   g->length = 0;
   set_options(g, options);
-  mllm_status status = MLLM_OK;
-  if (g->prompt.cache >= 0)
+  mllm_status status = mllm_speculation_start(g, options, error);
+  if (status == MLLM_OK && g->prompt.cache >= 0)
     status = mllm_session_cache_set_length(g->session, (uint32_t)g->prompt.cache, 0, error);
   const double start = now();
   if (status == MLLM_OK) status = mllm_encode_media(g, prompt, error);
@@ -125,7 +66,34 @@ mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
   g->statistics.encode_seconds = encoded - start + (placed - placing);
   g->statistics.prompt_seconds = placing - encoded + (now() - placed);
   g->statistics.prompt_tokens = g->n_ids;
-  if (status != MLLM_OK) g->logits = NULL;
+  if (status != MLLM_OK) return status;
+  mllm_speculation_hear(g);
+  mllm_decide(g, mllm_sample(&g->sampler, g->logits, g->prompt.vocabulary, 1));
+  g->is_ready = true;
+  return MLLM_OK;
+}
+
+void mllm_decide(mllm_generator *g, uint32_t token) {
+  g->decided[g->n_decided++] = token;
+  g->pending = token;
+  if (g->n_ids <= g->capacity) g->ids[g->n_ids++] = token;
+}
+
+mllm_status mllm_decode_one(mllm_generator *g, mllm_error *error) {
+  const uint32_t pending = g->pending;
+  const mllm_status status = mllm_feed_ids(g, &g->decode, &pending, 1, 0, error);
+  if (status == MLLM_OK)
+    mllm_decide(g, mllm_sample(&g->sampler, g->logits, g->prompt.vocabulary, 0));
+  return status;
+}
+
+/* Decides one token or more, right behind the run that gave the logits. */
+static mllm_status decide_more(mllm_generator *g, mllm_error *error) {
+  const double start = now();
+  g->n_decided = g->n_given = 0;
+  const mllm_status status =
+      g->speculation.most > 0 ? mllm_speculate(g, error) : mllm_decode_one(g, error);
+  g->statistics.decode_seconds += now() - start;
   return status;
 }
 
@@ -147,22 +115,18 @@ static mllm_status finish(mllm_generator *g, mllm_finish why, mllm_piece *piece)
 
 mllm_status mllm_generate_next(mllm_generator *g, mllm_piece *piece, mllm_error *error) {
   mllm_clear(error);
-  if (g->logits == NULL)
+  if (!g->is_ready)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "no prompt was read");
   if (g->statistics.finish != MLLM_FINISH_NONE) return finish(g, MLLM_FINISH_NONE, piece);
   if (g->statistics.new_tokens >= g->limit) return finish(g, MLLM_FINISH_LENGTH, piece);
-  if (g->pending != MLLM_NO_TOKEN) {
+  if (g->n_given == g->n_decided) {
     if (g->length >= g->capacity) return finish(g, MLLM_FINISH_FULL, piece);
-    const double start = now();
-    const mllm_status status = mllm_feed_ids(g, &g->decode, &g->pending, 1, 0, error);
-    g->statistics.decode_seconds += now() - start;
+    const mllm_status status = decide_more(g, error);
     if (status != MLLM_OK) return status;
   }
-  const uint32_t token = mllm_sample(&g->sampler, g->logits, g->prompt.vocabulary,
-                                     g->statistics.new_tokens == 0 ? 1 : 0);
+  const uint32_t token = g->decided[g->n_given++];
   if (stops(g, token)) return finish(g, MLLM_FINISH_STOP, piece);
   g->statistics.new_tokens++;
-  g->pending = token;
   const char *bytes = "";
   size_t size = 0;
   if (!mllm_tokenizer_is_special(&g->tokenizer, token))

@@ -148,6 +148,7 @@ void mllm_generator_destroy(mllm_generator *g) {
   mllm_config_free(&g->config);
   mllm_feed_free(&g->prompt);
   mllm_feed_free(&g->decode);
+  mllm_speculation_free(&g->speculation);
   free(g->memory.ids);
   free(g->memory.positions);
   free(g->memory.ones);

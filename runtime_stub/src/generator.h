@@ -6,6 +6,7 @@
 #include "feed.h"
 #include "mllm_tokenizer.h"
 #include "sampling.h"
+#include "speculate.h"
 
 /* In the row of prompt ids: this bit marks row (id & ~bit) of the image's features. */
 #define MLLM_FEATURE_BIT 0x80000000u
@@ -35,7 +36,7 @@ struct mllm_generator {
   size_t encoded_bytes;
   uint64_t copied_bytes; /* the session's, before this answer */
 
-  uint32_t *ids; /* [capacity] the prompt */
+  uint32_t *ids; /* [capacity + 1] the conversation: the prompt, then what was decided */
   uint32_t n_ids;
   uint32_t image_at; /* where the features stand among them; MLLM_NO_TOKEN: nowhere */
   uint8_t *suppressed; /* [vocabulary] */
@@ -43,9 +44,14 @@ struct mllm_generator {
   mllm_utf8_stream utf8;
   char *text; /* a token's characters */
 
-  const float *logits;
-  uint32_t pending; /* the token that the next step feeds */
-  uint32_t length;  /* tokens in the cache */
+  bool is_ready;       /* a prompt was read */
+  const float *logits; /* of the last run, until the next one */
+  uint32_t decided[MLLM_MOST_DRAFTS + 1]; /* tokens to give */
+  uint32_t n_decided;
+  uint32_t n_given;
+  uint32_t pending; /* the last of them, which the next step feeds */
+  mllm_speculation speculation;
+  uint32_t length; /* tokens in the cache */
   uint32_t limit;   /* max_new_tokens */
   mllm_statistics statistics;
 };
@@ -64,6 +70,12 @@ mllm_status mllm_place_features(mllm_generator *generator, mllm_error *error);
 
 /* Takes memory for the encoder and projector. */
 mllm_status mllm_media_memory(mllm_generator *generator, mllm_error *error);
+
+/* Decides the next token. */
+void mllm_decide(mllm_generator *generator, uint32_t token);
+
+/* Feeds the token that is pending and decides the next. */
+mllm_status mllm_decode_one(mllm_generator *generator, mllm_error *error);
 
 /* Feeds ids[0 .. count): sets logits, advances length. They are embedded from row `row` of the
  * embeddings on. */

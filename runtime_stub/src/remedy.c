@@ -38,6 +38,7 @@ static const remedy remedies[] = {
     {"MLC-X025", "give what it takes: --prompt, --image, --audio; mllmc bundle inspect tells"},
     {"MLC-X028", "register the device before the model is opened, as mllmc run does"},
     {"MLC-X029", "see what the device says; mllmc doctor lists what is installed"},
+    {"MLC-X040", "leave --speculate out, or give a draft of the same family"},
 };
 
 const char *mllm_remedy(const char *code) {

@@ -92,27 +92,79 @@ static size_t keep(mllm_sampler *s, size_t count, double wanted, double *kept) {
   return left;
 }
 
-uint32_t mllm_sample(mllm_sampler *sampler, const float *logits, size_t vocabulary, int first) {
-  const uint32_t best = most_probable(sampler, logits, vocabulary, first);
-  if (!(sampler->temperature > 0.0) || sampler->weights == NULL) return best;
-  const double peak = logits[best];
+/* The candidates in order: order[*end .. count), best last, have the weight *kept. Returns count, 0
+ * where only the best may be taken. */
+static size_t candidates(mllm_sampler *s, const float *logits, size_t vocabulary, int first,
+                         uint32_t *best, size_t *end, double *kept) {
+  *best = most_probable(s, logits, vocabulary, first);
+  if (!(s->temperature > 0.0) || s->weights == NULL) return 0;
+  const double peak = logits[*best];
   double whole = 0.0;
   size_t count = 0;
   for (size_t i = 0; i < vocabulary; i++) {
-    if (!may(sampler, i, first)) continue;
-    sampler->weights[i] = mllm_fixed_exp((logits[i] - peak) / sampler->temperature);
-    if (!(sampler->weights[i] > 0.0)) continue;
-    whole += sampler->weights[i];
-    sampler->order[count++] = (uint32_t)i;
+    if (!may(s, i, first)) continue;
+    s->weights[i] = mllm_fixed_exp((logits[i] - peak) / s->temperature);
+    if (!(s->weights[i] > 0.0)) continue;
+    whole += s->weights[i];
+    s->order[count++] = (uint32_t)i;
   }
-  if (count == 0) return best;
+  if (count > 0) *end = keep(s, count, s->top_p * whole, kept);
+  return count;
+}
+
+static double uniform(mllm_random *random) {
+  return (double)(mllm_random_next(random) >> 11) * 0x1p-53;
+}
+
+uint32_t mllm_sample(mllm_sampler *sampler, const float *logits, size_t vocabulary, int first) {
+  uint32_t best;
+  size_t end;
   double kept;
-  const size_t end = keep(sampler, count, sampler->top_p * whole, &kept);
-  const double draw = (double)(mllm_random_next(&sampler->random) >> 11) * 0x1p-53 * kept;
+  const size_t count = candidates(sampler, logits, vocabulary, first, &best, &end, &kept);
+  if (count == 0) return best;
+  const double draw = uniform(&sampler->random) * kept;
   double sum = 0.0;
   for (size_t i = count; i > end; i--) {
     sum += sampler->weights[sampler->order[i - 1]];
     if (draw < sum) return sampler->order[i - 1];
   }
   return sampler->order[end];
+}
+
+void mllm_shares(mllm_sampler *sampler, const float *logits, size_t vocabulary, double *shares) {
+  uint32_t best;
+  size_t end;
+  double kept;
+  const size_t count = candidates(sampler, logits, vocabulary, 0, &best, &end, &kept);
+  for (size_t i = 0; i < vocabulary; i++) shares[i] = 0.0;
+  if (count == 0) shares[best] = 1.0;
+  for (size_t i = count; count > 0 && i > end; i--) {
+    const uint32_t id = sampler->order[i - 1];
+    shares[id] = sampler->weights[id] / kept;
+  }
+}
+
+uint32_t mllm_draw(mllm_random *random, const double *p, size_t vocabulary) {
+  double whole = 0.0, sum = 0.0;
+  for (size_t i = 0; i < vocabulary; i++) whole += p[i];
+  const double draw = uniform(random) * whole;
+  uint32_t last = 0;
+  for (size_t i = 0; i < vocabulary; i++) {
+    if (!(p[i] > 0.0)) continue;
+    sum += p[i];
+    last = (uint32_t)i;
+    if (draw < sum) break;
+  }
+  return last;
+}
+
+uint32_t mllm_accept(mllm_random *random, double *p, const double *q, uint32_t draft,
+                     size_t vocabulary) {
+  const double said = q == NULL ? 1.0 : q[draft];
+  if (uniform(random) * said < p[draft]) return draft;
+  for (size_t i = 0; i < vocabulary; i++) {
+    const double by = q != NULL ? q[i] : i == draft ? 1.0 : 0.0;
+    p[i] = p[i] > by ? p[i] - by : 0.0;
+  }
+  return mllm_draw(random, p, vocabulary);
 }

@@ -35,4 +35,16 @@ typedef struct mllm_sampler {
 /* The next token; `first`: no token was generated yet. `vocabulary` > 0. */
 uint32_t mllm_sample(mllm_sampler *sampler, const float *logits, size_t vocabulary, int first);
 
+/* shares[vocabulary]: the probabilities that mllm_sample draws by, after the first token. */
+void mllm_shares(mllm_sampler *sampler, const float *logits, size_t vocabulary, double *shares);
+
+/* A token by its probability; p need not sum to 1, but to more than 0. */
+uint32_t mllm_draw(mllm_random *random, const double *p, size_t vocabulary);
+
+/* The next token of a model that gives p[vocabulary], where another has drawn `draft` by
+ * q[vocabulary] (NULL: it always says draft): the draft with probability min(1, p / q), else a token
+ * by max(0, p - q), which p becomes. So tokens come by p (Leviathan et al. 2023, theorem 3.5). */
+uint32_t mllm_accept(mllm_random *random, double *p, const double *q, uint32_t draft,
+                     size_t vocabulary);
+
 #endif

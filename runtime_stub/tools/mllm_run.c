@@ -12,7 +12,8 @@ enum { MAX_KEYS = 256 };
 static const char usage[] =
     "usage: mllm-run BUNDLE [--prompt TEXT] [--system TEXT] [--image FILE.ppm|FILE.npy]\n"
     "                [--audio FILE.wav] [--max-new-tokens N] [--temperature T] [--top-p P]\n"
-    "                [--seed S] [--threads N] [--trust FILE] [--allow-unsigned] [--json]\n"
+    "                [--seed S] [--speculate lookup|DRAFT] [--drafts N] [--threads N]\n"
+    "                [--trust FILE] [--allow-unsigned] [--json]\n"
     "       mllm-run --help | --version\n";
 
 typedef struct arguments {
@@ -26,17 +27,25 @@ typedef struct arguments {
   const char *temperature;
   const char *top_p;
   const char *seed;
+  const char *speculate;
+  const char *drafts;
   const char *threads;
   int allow_unsigned;
   int json;
 } arguments;
 
-/* All that has to be given back. */
-typedef struct run {
+/* A bundle that generates. */
+typedef struct talker {
   mllm_bundle *bundle;
   mllm_model *model;
   mllm_session *session;
   mllm_generator *generator;
+} talker;
+
+/* All that has to be given back. */
+typedef struct run {
+  talker main;
+  talker draft;
   mllm_media *image;
   mllm_media *audio;
   mllm_prompt prompt;
@@ -76,6 +85,8 @@ static const char **value_of(arguments *a, const char *option) {
       {"--temperature", &a->temperature},
       {"--top-p", &a->top_p},
       {"--seed", &a->seed},
+      {"--speculate", &a->speculate},
+      {"--drafts", &a->drafts},
       {"--threads", &a->threads},
   };
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -121,18 +132,31 @@ static int whole(const char *text, unsigned long long high, unsigned long long *
 }
 
 static int read_options(const arguments *a, mllm_generate_options *options, uint32_t *threads) {
-  unsigned long long tokens = 0, seed = 0, workers = 0;
+  unsigned long long tokens = 0, seed = 0, workers = 0, drafts = 4;
   if (!whole(a->max_new_tokens, 1u << 30, &tokens))
     return misuse("no number of tokens: ", a->max_new_tokens);
   if (!whole(a->seed, UINT64_MAX, &seed)) return misuse("no seed: ", a->seed);
   if (!whole(a->threads, 64, &workers)) return misuse("no number of threads: ", a->threads);
+  if (!whole(a->drafts, 16, &drafts)) return misuse("no number of drafts: ", a->drafts);
   if (!number(a->temperature, 0.0, 100.0, &options->temperature))
     return misuse("no temperature: ", a->temperature);
   if (!number(a->top_p, 0.0, 1.0, &options->top_p)) return misuse("no probability: ", a->top_p);
   options->max_new_tokens = (uint32_t)tokens;
   options->seed = seed;
+  options->drafts = a->speculate == NULL ? 0 : (uint32_t)drafts;
   *threads = (uint32_t)workers;
   return 0;
+}
+
+static mllm_status open_talker(talker *t, const char *path, const mllm_bundle_options *trust,
+                               mllm_error *error) {
+  const mllm_session_options session = {.threads = trust->threads};
+  mllm_status status = mllm_bundle_open(path, trust, &t->bundle, error);
+  if (status == MLLM_OK) status = mllm_bundle_model(t->bundle, NULL, &t->model, error);
+  if (status == MLLM_OK) status = mllm_session_create(t->model, &session, &t->session, error);
+  if (status == MLLM_OK)
+    status = mllm_generator_create(t->bundle, t->model, t->session, &t->generator, error);
+  return status;
 }
 
 static mllm_status open_all(run *r, const arguments *a, uint32_t threads, mllm_error *error) {
@@ -144,12 +168,11 @@ static mllm_status open_all(run *r, const arguments *a, uint32_t threads, mllm_e
                                      .n_trusted = count < MAX_KEYS ? count : MAX_KEYS,
                                      .flags = a->allow_unsigned ? MLLM_ALLOW_UNSIGNED : 0,
                                      .threads = threads};
-  const mllm_session_options session = {.threads = threads};
-  status = mllm_bundle_open(a->bundle, &trust, &r->bundle, error);
-  if (status == MLLM_OK) status = mllm_bundle_model(r->bundle, NULL, &r->model, error);
-  if (status == MLLM_OK) status = mllm_session_create(r->model, &session, &r->session, error);
-  if (status == MLLM_OK)
-    status = mllm_generator_create(r->bundle, r->model, r->session, &r->generator, error);
+  status = open_talker(&r->main, a->bundle, &trust, error);
+  if (status == MLLM_OK && a->speculate != NULL && strcmp(a->speculate, "lookup") != 0) {
+    status = open_talker(&r->draft, a->speculate, &trust, error);
+    r->options.draft = r->draft.generator;
+  }
   if (status == MLLM_OK && a->image != NULL)
     status = mllm_media_open_image(a->image, &r->prompt, &r->image, error);
   if (status == MLLM_OK && a->audio != NULL)
@@ -157,14 +180,19 @@ static mllm_status open_all(run *r, const arguments *a, uint32_t threads, mllm_e
   return status;
 }
 
+static void close_talker(talker *t) {
+  mllm_generator_destroy(t->generator);
+  mllm_session_destroy(t->session);
+  mllm_model_destroy(t->model);
+  mllm_bundle_close(t->bundle);
+}
+
 static void close_all(run *r) {
   free(r->text);
   mllm_media_close(r->audio);
   mllm_media_close(r->image);
-  mllm_generator_destroy(r->generator);
-  mllm_session_destroy(r->session);
-  mllm_model_destroy(r->model);
-  mllm_bundle_close(r->bundle);
+  close_talker(&r->main);
+  close_talker(&r->draft);
 }
 
 /* Text inside a JSON string. */
@@ -207,7 +235,7 @@ static double rate(double tokens, double seconds) { return seconds > 0.0 ? token
 static void report(const run *r) {
   static const char *const reasons[] = {"none", "stop", "length", "full"};
   mllm_statistics s;
-  mllm_generate_statistics(r->generator, &s);
+  mllm_generate_statistics(r->main.generator, &s);
   const double prompt = rate(s.prompt_tokens, s.prompt_seconds);
   const double decode = rate(s.new_tokens > 0 ? s.new_tokens - 1 : 0, s.decode_seconds);
   if (r->json) {
@@ -217,10 +245,11 @@ static void report(const run *r) {
         "\", \"prompt_tokens\": %u, \"new_tokens\": %u, \"finish\": \"%s\", \"encode_seconds\": "
         "%.6f, "
         "\"prompt_tokens_per_second\": %.3f, \"decode_tokens_per_second\": %.3f, "
-        "\"session_bytes\": %llu, \"peak_bytes\": %llu, \"copied_bytes\": %llu}\n",
+        "\"session_bytes\": %llu, \"peak_bytes\": %llu, \"copied_bytes\": %llu, "
+        "\"drafted\": %u, \"accepted\": %u}\n",
         s.prompt_tokens, s.new_tokens, reasons[s.finish & 3], s.encode_seconds, prompt, decode,
         (unsigned long long)s.session_bytes, (unsigned long long)s.peak_bytes,
-        (unsigned long long)s.copied_bytes);
+        (unsigned long long)s.copied_bytes, s.drafted, s.accepted);
     return;
   }
   (void)putchar('\n');
@@ -233,11 +262,11 @@ static int answer(run *r, const arguments *a) {
   mllm_error error = {0};
   r->prompt.text = a->prompt;
   r->prompt.system = a->system;
-  mllm_status status = mllm_generate_start(r->generator, &r->prompt, &r->options, &error);
+  mllm_status status = mllm_generate_start(r->main.generator, &r->prompt, &r->options, &error);
   if (status != MLLM_OK) return fault(&error, a->bundle);
   mllm_piece piece = {0};
   while (piece.token != MLLM_NO_TOKEN) {
-    status = mllm_generate_next(r->generator, &piece, &error);
+    status = mllm_generate_next(r->main.generator, &piece, &error);
     if (status != MLLM_OK) return fault(&error, a->bundle);
     if (on_piece(r, &piece) != 0) break;
   }
