@@ -152,8 +152,10 @@ typedef struct mllm_cache_info {
   uint32_t head_dim;
   uint32_t page_tokens;
   uint32_t max_tokens;
-  uint32_t format;    /* 0: f32 */
+  uint32_t recent;     /* tokens before a page that keep 8 bits; 0: all keep their format */
   uint64_t page_bytes; /* of one page: all layers, keys and values */
+  const uint32_t *formats;    /* [layers] mllm_kv_format; NULL: all are f32 */
+  const uint16_t *key_scales; /* half floats [layers, kv_heads, head_dim]; NULL: ones */
 } mllm_cache_info;
 
 uint32_t mllm_model_entries(const mllm_model *model);

@@ -148,7 +148,13 @@ typedef struct mllm_cache_record {
   uint32_t past_symbol; /* its value is the cache's length; MLLM_NONE: no dim depends on it */
 } mllm_cache_record;
 
-typedef enum mllm_kv_format { MLLM_KV_F32 = 0 } mllm_kv_format;
+/* How a layer stores keys and values. Codes of 8 bits have a scale for each token and head. */
+typedef enum mllm_kv_format {
+  MLLM_KV_F32 = 0,
+  MLLM_KV_F16 = 1,
+  MLLM_KV_8 = 2,
+  MLLM_KV_4 = 3 /* 8 bits, and 4 in pages that lie far enough back */
+} mllm_kv_format;
 
 /* ---- Numbers in params -------------------------------------------------------------------------
  */

@@ -6,17 +6,32 @@
 
 #include <math.h>
 
-enum { FEW_ROWS = 8, KEYS = 256, GRAIN_KEYS = 256 };
+enum { FEW_ROWS = 8, KEYS = 256, GRAIN_KEYS = 256, FLOATS = MLLM_SCRATCH_BYTES / sizeof(float) };
+
+bool mllm_kv_is_coded(const mllm_kv_view *view) {
+  return view->cache != NULL && view->cache->layout.formats[view->layer] != MLLM_KV_F32;
+}
 
 const float *mllm_kv_rows(const mllm_kv_view *view, size_t head, size_t token, size_t limit,
-                          size_t *count) {
-  const size_t page = token / view->page_tokens;
-  const size_t within = token % view->page_tokens;
-  const size_t left = view->page_tokens - within;
-  const size_t number = view->blocks == NULL ? page : view->blocks[page];
+                          float *room, size_t *count) {
+  if (view->cache == NULL) {
+    *count = limit;
+    const float *rows = (const float *)(const void *)view->base;
+    return rows + head * view->head_stride + token * view->token_stride;
+  }
+  const mllm_kv_layout *layout = &view->cache->layout;
+  const size_t left = layout->page_tokens - token % layout->page_tokens;
+  const uint32_t within = (uint32_t)(token % layout->page_tokens);
+  const mllm_kv_page page =
+      mllm_kv_cache_page(view->cache, (uint32_t)(token / layout->page_tokens));
   *count = left < limit ? left : limit;
-  const float *rows = (const float *)(const void *)(view->base + number * view->page_stride);
-  return rows + head * view->head_stride + within * view->token_stride;
+  const float *rows = mllm_kv_row_in_place(layout, page.bytes, page.state, view->layer, view->kind,
+                                           (uint32_t)head, within);
+  if (rows != NULL) return rows;
+  if (*count > MLLM_KV_ROOM) *count = MLLM_KV_ROOM;
+  mllm_kv_read_rows(layout, page.bytes, page.state, view->layer, view->kind, (uint32_t)head, within,
+                    (uint32_t)*count, room);
+  return room;
 }
 
 void mllm_attention_range(const mllm_attention *a, size_t t, size_t *first, size_t *limit) {
@@ -86,11 +101,12 @@ void mllm_attention_mask(const mllm_attention *a, float *scores, const bool *exc
   for (size_t i = end > first ? end - first : 0; i < count; i++) scores[i] = -INFINITY;
 }
 
-void mllm_attention_mean(const mllm_attention *a, const mllm_kv_view *v, size_t kv_head, float *y) {
+void mllm_attention_mean(const mllm_attention *a, const mllm_kv_view *v, size_t kv_head,
+                         float *room, float *y) {
   memset(y, 0, a->v_dim * sizeof(float));
   for (size_t key = 0; key < a->keys;) {
     size_t count = a->keys - key;
-    const float *values = mllm_kv_rows(v, kv_head, key, count, &count);
+    const float *values = mllm_kv_rows(v, kv_head, key, count, room, &count);
     for (size_t i = 0; i < count; i++) {
       for (size_t c = 0; c < a->v_dim; c++) y[c] += values[i * v->token_stride + c];
     }
@@ -100,7 +116,7 @@ void mllm_attention_mean(const mllm_attention *a, const mllm_kv_view *v, size_t 
 }
 
 /* One query of one head against all of its keys, a stretch at a time with a running softmax. */
-static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t head) {
+static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t head, float *room) {
   const mllm_row_ops *ops = a->ops->rows;
   mllm_kv_view k = a->k;
   mllm_kv_view v = a->v;
@@ -110,6 +126,7 @@ static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t h
   const size_t row = (batch * a->tokens + t) * a->heads + head;
   const float *q = a->q + row * a->dim;
   float *y = a->y + row * a->v_dim;
+  float *v_room = room + MLLM_KV_ROOM * a->dim;
   float scores[KEYS];
   bool excluded[KEYS];
   float largest = -INFINITY;
@@ -120,8 +137,8 @@ static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t h
   mllm_attention_range(a, t, &key, &limit);
   while (key < limit) {
     size_t count = limit - key < KEYS ? limit - key : KEYS;
-    const float *keys = mllm_kv_rows(&k, kv_head, key, count, &count);
-    const float *values = mllm_kv_rows(&v, kv_head, key, count, &count);
+    const float *keys = mllm_kv_rows(&k, kv_head, key, count, room, &count);
+    const float *values = mllm_kv_rows(&v, kv_head, key, count, v_room, &count);
     ops->dots(scores, q, keys, k.token_stride, count, a->dim);
     ops->scale(scores, a->scale, count);
     const bool any = mllm_attention_excluded(a, batch, key, count, excluded);
@@ -139,19 +156,18 @@ static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t h
     ops->add_rows(y, scores, values, v.token_stride, count, a->v_dim);
   }
   if (total == 0.0F) {
-    mllm_attention_mean(a, &v, kv_head, y);
+    mllm_attention_mean(a, &v, kv_head, v_room, y);
     return;
   }
   ops->scale(y, 1.0F / total, a->v_dim);
 }
 
 static void attend_rows(void *argument, size_t begin, size_t end, void *scratch) {
-  (void)scratch;
   const mllm_attention *a = argument;
   for (size_t row = begin; row < end; row++) {
     const size_t head = row % a->heads;
     const size_t t = row / a->heads % a->tokens;
-    attend_row(a, row / a->heads / a->tokens, t, head);
+    attend_row(a, row / a->heads / a->tokens, t, head, scratch);
   }
 }
 
@@ -182,6 +198,9 @@ mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *a) {
                        a->keys, a->tokens, a->keys);
   }
   a->ops = call->context->ops;
+  if (mllm_kv_is_coded(&a->k) && MLLM_KV_ROOM * (a->dim + a->v_dim) > FLOATS) {
+    return MLLM_REJECT(call, "attention to codes: heads of %zu channels are too wide", a->dim);
+  }
   const size_t rows = a->batch * a->tokens * a->heads;
   if (rows == 0 || a->v_dim == 0) return MLLM_OK;
   const bool many = a->tokens * (a->heads / a->kv_heads) > FEW_ROWS && !call->context->rows_alone;
@@ -240,8 +259,6 @@ static bool view_tensor(const mllm_attention *a, const mllm_view *x, mllm_kv_vie
   }
   if (*keys >= UINT32_MAX) return false;
   view->base = x->data;
-  view->page_tokens = (uint32_t)*keys + 1; /* one page, even where there are no keys */
-  view->length = (uint32_t)*keys;
   *batch_bytes = *keys * *dim * a->kv_heads * sizeof(float);
   return true;
 }
@@ -278,7 +295,7 @@ mllm_status mllm_k_f32_paged_attention(const mllm_call *call) {
   }
   const uint32_t keys = cache->length + cache->pending;
   a.keys = keys;
-  a.k = mllm_kv_cache_view(cache, (uint32_t)layer, MLLM_KV_KEY, keys);
-  a.v = mllm_kv_cache_view(cache, (uint32_t)layer, MLLM_KV_VALUE, keys);
+  a.k = mllm_kv_cache_view(cache, (uint32_t)layer, MLLM_KV_KEY);
+  a.v = mllm_kv_cache_view(cache, (uint32_t)layer, MLLM_KV_VALUE);
   return mllm_attention_run(call, &a);
 }

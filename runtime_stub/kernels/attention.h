@@ -4,6 +4,8 @@
 
 #include "operands.h"
 
+enum { MLLM_KV_ROOM = MLLM_A_STRIDE /* rows that are decoded at a time */ };
+
 /* softmax(scale Q K^T + bias, where allowed) V; query row r = (t, g) of a kv head is query t of
  * head kv_head * group + g. */
 typedef struct mllm_attention {
@@ -25,9 +27,13 @@ typedef struct mllm_attention {
 /* Checks mask, bias and params, then runs over the context's threads. */
 mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *attention);
 
-/* Rows of head `head` from token `token` on, within one page; *count of them, at most `limit`. */
+/* Whether rows have to be decoded before they are read. */
+bool mllm_kv_is_coded(const mllm_kv_view *view);
+
+/* Rows of head `head` from token `token` on, within one page; *count of them, at most `limit`.
+ * Those that are no floats, at most MLLM_KV_ROOM, are decoded into room[MLLM_KV_ROOM, head_dim]. */
 const float *mllm_kv_rows(const mllm_kv_view *view, size_t head, size_t token, size_t limit,
-                          size_t *count);
+                          float *room, size_t *count);
 
 /* Which of the keys first.. (count of them) the mask excludes; false where it excludes none. */
 bool mllm_attention_excluded(const mllm_attention *attention, size_t batch, size_t first,
@@ -39,9 +45,9 @@ void mllm_attention_mask(const mllm_attention *attention, float *scores, const b
                          size_t batch, size_t head, size_t t, size_t first, size_t count);
 
 /* y[v_dim] of a query that sees no key: the mean of all values, as equal scores would give; 0 where
- * there are none. v is the batch's own view. */
+ * there are none. v is the batch's own view, room is [MLLM_KV_ROOM, v_dim]. */
 void mllm_attention_mean(const mllm_attention *attention, const mllm_kv_view *v, size_t kv_head,
-                         float *y);
+                         float *room, float *y);
 
 /* Keys that query t may see: [*first, *limit). */
 void mllm_attention_range(const mllm_attention *attention, size_t t, size_t *first, size_t *limit);

@@ -15,6 +15,8 @@ typedef struct buffers {
   float *rows;    /* [tile_rows, dim] queries side by side */
   float *k;       /* [KEYS / 16, dim, 16] */
   float *v;       /* [KEYS, v_wide] where v cannot be read in place */
+  float *k_room;  /* [MLLM_KV_ROOM, dim] and */
+  float *v_room;  /* [MLLM_KV_ROOM, v_dim] where rows are decoded */
   float *scores;  /* [rows, KEYS] */
   float *out;     /* [rows, v_dim] */
   float *largest; /* [rows] */
@@ -36,7 +38,8 @@ static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 static size_t floats_needed(const mllm_attention *a, size_t rows) {
   const size_t v_wide = round_up(a->v_dim, MLLM_PANEL);
-  return rows * a->dim + MLLM_TILE_ROWS * a->dim + KEYS * a->dim + KEYS * v_wide + rows * KEYS +
+  const size_t room = mllm_kv_is_coded(&a->k) ? MLLM_KV_ROOM * (a->dim + a->v_dim) : 0;
+  return room + rows * a->dim + MLLM_TILE_ROWS * a->dim + KEYS * a->dim + KEYS * v_wide + rows * KEYS +
          rows * a->v_dim + 2 * rows;
 }
 
@@ -51,6 +54,8 @@ static buffers cut(const job *j, float *scratch) {
   b.out = b.scores + j->block_rows * KEYS;
   b.largest = b.out + j->block_rows * a->v_dim;
   b.total = b.largest + j->block_rows;
+  b.k_room = b.total + j->block_rows;
+  b.v_room = b.k_room + MLLM_KV_ROOM * a->dim;
   return b;
 }
 
@@ -159,7 +164,7 @@ static void write_rows(const job *j, const buffers *b, const mllm_kv_view *v, si
     float *out = b->out + r * a->v_dim;
     float *y = a->y + ((batch * a->tokens + t) * a->heads + head) * a->v_dim;
     if (b->total[r] == 0.0F) {
-      mllm_attention_mean(a, v, kv_head, y);
+      mllm_attention_mean(a, v, kv_head, b->v_room, y);
       continue;
     }
     a->ops->rows->scale(out, 1.0F / b->total[r], a->v_dim);
@@ -191,8 +196,8 @@ static void attend_block(const job *j, size_t item, float *scratch) {
   mllm_attention_range(a, (row + rows - 1) / j->group, &other, &limit);
   while (key < limit) {
     size_t count = smaller(limit - key, KEYS);
-    const float *keys = mllm_kv_rows(&k, kv_head, key, count, &count);
-    const float *values = mllm_kv_rows(&v, kv_head, key, count, &count);
+    const float *keys = mllm_kv_rows(&k, kv_head, key, count, b.k_room, &count);
+    const float *values = mllm_kv_rows(&v, kv_head, key, count, b.v_room, &count);
     bool excluded[KEYS];
     const bool any = mllm_attention_excluded(a, batch, key, count, excluded);
     score(j, &b, rows, keys, k.token_stride, count);

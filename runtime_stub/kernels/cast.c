@@ -1,5 +1,6 @@
 /* cast.c - cast between any two dtypes, and iota. Floats go to integers towards zero and stop at
  * the integer's bounds; to bool by != 0; to half floats to the nearest, ties to even. */
+#include "half.h"
 #include "operands.h"
 
 enum { GRAIN = 1 << 13 };
@@ -8,18 +9,6 @@ typedef struct job {
   const mllm_view *x;
   const mllm_view *y;
 } job;
-
-static double half_to_double(uint16_t half) {
-  const uint32_t exponent = (half >> 10) & 0x1FU;
-  const uint32_t fraction = half & 0x3FFU;
-  const double sign = (half & 0x8000U) != 0 ? -1.0 : 1.0;
-  if (exponent == 0) return sign * (double)fraction * 0x1p-24;
-  if (exponent == 31) return fraction != 0 ? (double)__builtin_nanf("") : sign * __builtin_inf();
-  double value = 1.0 + (double)fraction * 0x1p-10;
-  for (uint32_t e = exponent; e < 15; e++) value *= 0.5;
-  for (uint32_t e = 15; e < exponent; e++) value *= 2.0;
-  return sign * value;
-}
 
 static double bfloat_to_double(uint16_t bfloat) {
   const uint32_t bits = (uint32_t)bfloat << 16;
@@ -34,24 +23,6 @@ static uint16_t float_to_bfloat(float value) {
   memcpy(&bits, &value, sizeof bits);
   if (value != value) return (uint16_t)((bits >> 16) | 0x40U);
   return (uint16_t)((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
-}
-
-static uint16_t float_to_half(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  const uint16_t sign = (uint16_t)((bits >> 16) & 0x8000U);
-  const uint32_t magnitude = bits & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return (uint16_t)(sign | 0x7E00U);
-  if (magnitude >= 0x477FF000U) return (uint16_t)(sign | 0x7C00U); /* rounds past 65504 */
-  if (magnitude < 0x38800000U) {
-    /* below 2^-14: the float that counts in steps of 2^-24 rounds for us */
-    float small;
-    memcpy(&small, &magnitude, sizeof small);
-    const float steps = small * 0x1p24F + 0x1p23F - 0x1p23F;
-    return (uint16_t)(sign | (uint16_t)steps);
-  }
-  const uint32_t rounded = magnitude + 0xFFFU + ((magnitude >> 13) & 1U);
-  return (uint16_t)(sign | (uint16_t)((rounded - 0x38000000U) >> 13));
 }
 
 static bool is_integer(uint32_t dtype) { return dtype >= MLLM_I64 && dtype <= MLLM_BOOL; }
@@ -73,7 +44,7 @@ static double read_number(const mllm_view *x, size_t i) {
   switch (x->dtype) {
     case MLLM_F32: return (double)((const float *)x->data)[i];
     case MLLM_F64: return ((const double *)x->data)[i];
-    case MLLM_F16: return half_to_double(((const uint16_t *)x->data)[i]);
+    case MLLM_F16: return (double)mllm_half_to_float(((const uint16_t *)x->data)[i]);
     case MLLM_BF16: return bfloat_to_double(((const uint16_t *)x->data)[i]);
     case MLLM_U64: return (double)((const uint64_t *)x->data)[i];
     default: return (double)read_integer(x, i);
@@ -94,7 +65,7 @@ static void write_float(const mllm_view *y, size_t i, double value) {
   switch (y->dtype) {
     case MLLM_F32: ((float *)y->data)[i] = (float)value; return;
     case MLLM_F64: ((double *)y->data)[i] = value; return;
-    case MLLM_F16: ((uint16_t *)y->data)[i] = float_to_half((float)value); return;
+    case MLLM_F16: ((uint16_t *)y->data)[i] = mllm_float_to_half((float)value); return;
     default: ((uint16_t *)y->data)[i] = float_to_bfloat((float)value); return;
   }
 }

@@ -2,6 +2,7 @@
  * integers are exact; blocks of codes are scaled in double precision, in their order, and no
  * product is contracted with a sum, so that every instruction set computes the same bits.
  */
+#include "half.h"
 #include "ops.h"
 #include "simd.h"
 
@@ -115,20 +116,6 @@ static const unsigned char *codes_at(const unsigned char *data, uint32_t bits, b
   return buffer;
 }
 
-/* Exact: a half float's bits in a float's places are its number times 2^-112. */
-MLLM_INLINE float half_to_float(uint16_t half) {
-  const uint32_t magnitude = (uint32_t)(half & 0x7FFFU) << 13;
-  const uint32_t special = magnitude >= 0x0F800000U ? 0x7F800000U : 0;
-  float scaled;
-  memcpy(&scaled, &magnitude, sizeof scaled);
-  scaled *= 0x1p112F;
-  uint32_t bits;
-  memcpy(&bits, &scaled, sizeof bits);
-  bits |= special | (uint32_t)(half & 0x8000U) << 16;
-  memcpy(&scaled, &bits, sizeof scaled);
-  return scaled;
-}
-
 static void scales_at(const mllm_codes *c, size_t panel, size_t block, float *scale) {
   const size_t at = c->one_scale ? 0 : (panel * c->blocks + block) * PANEL;
   const size_t step = c->one_scale ? 0 : 1;
@@ -137,7 +124,7 @@ static void scales_at(const mllm_codes *c, size_t panel, size_t block, float *sc
     return;
   }
   const uint16_t *half = (const uint16_t *)c->scale + at;
-  for (size_t j = 0; j < PANEL; j++) scale[j] = half_to_float(half[j * step]);
+  for (size_t j = 0; j < PANEL; j++) scale[j] = mllm_half_to_float(half[j * step]);
 }
 
 static void zeros_at(const mllm_codes *c, size_t panel, size_t block, int32_t *zero) {

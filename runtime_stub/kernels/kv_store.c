@@ -24,15 +24,11 @@ mllm_status mllm_k_f32_kv_store(const mllm_call *call) {
   }
   const uint32_t tokens = (uint32_t)k->dims[1];
   const size_t dim = cache->info.head_dim;
-  for (uint32_t token = 0; token < tokens; token++) {
-    for (uint32_t head = 0; head < cache->info.kv_heads; head++) {
-      const size_t at = (size_t)token * (size_t)width + head * dim;
-      const uint32_t place = cache->length + token;
-      memcpy(mllm_kv_cache_row(cache, (uint32_t)layer, MLLM_KV_KEY, head, place),
-             (const float *)k->data + at, dim * sizeof(float));
-      memcpy(mllm_kv_cache_row(cache, (uint32_t)layer, MLLM_KV_VALUE, head, place),
-             (const float *)v->data + at, dim * sizeof(float));
-    }
+  for (uint32_t head = 0; head < cache->info.kv_heads; head++) {
+    mllm_kv_cache_write_rows(cache, (uint32_t)layer, MLLM_KV_KEY, head, cache->length,
+                             (const float *)k->data + head * dim, (size_t)width, tokens);
+    mllm_kv_cache_write_rows(cache, (uint32_t)layer, MLLM_KV_VALUE, head, cache->length,
+                             (const float *)v->data + head * dim, (size_t)width, tokens);
   }
   cache->pending = tokens;
   return MLLM_OK;

@@ -5,37 +5,21 @@
 #include <string.h>
 
 #include "memory.h"
-#include "program.h"
 #include "status.h"
-
-uint64_t mllm_cache_page_bytes(uint64_t layers, uint64_t kv_heads, uint64_t page_tokens,
-                               uint64_t head_dim) {
-  uint64_t bytes = 2 * sizeof(float);
-  if (__builtin_mul_overflow(bytes, layers, &bytes) ||
-      __builtin_mul_overflow(bytes, kv_heads, &bytes) ||
-      __builtin_mul_overflow(bytes, page_tokens, &bytes) ||
-      __builtin_mul_overflow(bytes, head_dim, &bytes) || bytes > SIZE_MAX / 2) {
-    return 0;
-  }
-  return bytes;
-}
 
 mllm_status mllm_kv_cache_create(mllm_kv_cache *cache, const mllm_cache_info *info,
                                  uint32_t max_tokens, mllm_error *error) {
   memset(cache, 0, sizeof *cache);
   cache->info = *info;
-  cache->info.page_bytes =
-      mllm_cache_page_bytes(info->layers, info->kv_heads, info->page_tokens, info->head_dim);
   if (max_tokens > info->max_tokens) {
     return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_BOUND,
                      "cache '%s': max_tokens = %u exceeds the compiled bound %u", info->name,
                      max_tokens, info->max_tokens);
   }
   cache->capacity = max_tokens == 0 ? info->max_tokens : max_tokens;
-  if (cache->info.page_bytes == 0 || cache->capacity == 0 || info->format != MLLM_KV_F32) {
-    return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_CACHE,
-                     "cache '%s' has no supported shape or format", info->name);
-  }
+  const mllm_status status = mllm_kv_layout_make(&cache->layout, info, error);
+  if (status != MLLM_OK) return status;
+  cache->info.page_bytes = cache->layout.bytes[MLLM_KV_NATIVE];
   cache->pages =
       (uint32_t)(((uint64_t)cache->capacity + info->page_tokens - 1) / info->page_tokens);
   uint64_t bytes = 0;
@@ -56,6 +40,7 @@ mllm_status mllm_kv_cache_create(mllm_kv_cache *cache, const mllm_cache_info *in
 void mllm_kv_cache_free(mllm_kv_cache *cache) {
   free(cache->memory);
   free(cache->blocks);
+  mllm_kv_layout_free(&cache->layout);
   memset(cache, 0, sizeof *cache);
 }
 
@@ -75,32 +60,34 @@ mllm_status mllm_kv_cache_set_length(mllm_kv_cache *cache, uint32_t length, mllm
   return MLLM_OK;
 }
 
-/* Bytes from a page's start to its rows of a layer, kind and head. */
-static size_t offset_in_page(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind,
-                             uint32_t head) {
-  const size_t rows = ((size_t)layer * 2 + kind) * cache->info.kv_heads + head;
-  return rows * cache->info.page_tokens * cache->info.head_dim * sizeof(float);
+static unsigned char *page_of(const mllm_kv_cache *cache, uint32_t block) {
+  return cache->pool + cache->blocks[block] * cache->layout.bytes[MLLM_KV_NATIVE];
 }
 
-float *mllm_kv_cache_row(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind, uint32_t head,
-                         uint32_t token) {
-  const size_t page = cache->blocks[token / cache->info.page_tokens];
-  unsigned char *start = cache->pool + page * (size_t)cache->info.page_bytes;
-  float *rows = (float *)(void *)(start + offset_in_page(cache, layer, kind, head));
-  return rows + (size_t)(token % cache->info.page_tokens) * cache->info.head_dim;
+mllm_kv_page mllm_kv_cache_page(const mllm_kv_cache *cache, uint32_t block) {
+  return (mllm_kv_page){.bytes = page_of(cache, block), .state = MLLM_KV_NATIVE};
 }
 
-mllm_kv_view mllm_kv_cache_view(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind,
-                                uint32_t tokens) {
+void mllm_kv_cache_write_rows(mllm_kv_cache *cache, uint32_t layer, uint32_t kind, uint32_t head,
+                              uint32_t token, const float *rows, size_t stride, uint32_t count) {
+  const uint32_t page_tokens = cache->layout.page_tokens;
+  while (count > 0) {
+    const uint32_t within = token % page_tokens;
+    const uint32_t part = count < page_tokens - within ? count : page_tokens - within;
+    mllm_kv_write_rows(&cache->layout, page_of(cache, token / page_tokens), layer, kind, head,
+                       within, rows, stride, part);
+    token += part;
+    rows += part * stride;
+    count -= part;
+  }
+}
+
+mllm_kv_view mllm_kv_cache_view(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind) {
   return (mllm_kv_view){
-      .base = cache->pool + offset_in_page(cache, layer, kind, 0),
-      .blocks = cache->blocks,
-      .page_stride = (size_t)cache->info.page_bytes,
-      .token_stride = cache->info.head_dim,
-      .head_stride = (size_t)cache->info.page_tokens * cache->info.head_dim,
-      .page_tokens = cache->info.page_tokens,
-      .format = cache->info.format,
-      .length = tokens,
+      .cache = cache,
+      .token_stride = cache->layout.head_dim,
+      .layer = layer,
+      .kind = kind,
   };
 }
 
@@ -124,10 +111,8 @@ mllm_status mllm_kv_cache_write(mllm_kv_cache *cache, uint32_t layer, uint32_t k
   if (status != MLLM_OK) return status;
   const size_t width = cache->info.head_dim;
   for (uint32_t head = 0; head < cache->info.kv_heads; head++) {
-    for (uint32_t token = 0; token < tokens; token++) {
-      memcpy(mllm_kv_cache_row(cache, layer, kind, head, token),
-             data + ((size_t)head * tokens + token) * width, width * sizeof(float));
-    }
+    mllm_kv_cache_write_rows(cache, layer, kind, head, 0, data + (size_t)head * tokens * width,
+                             width, tokens);
   }
   if (tokens > cache->written) cache->written = tokens;
   return MLLM_OK;
@@ -142,11 +127,13 @@ mllm_status mllm_kv_cache_read(const mllm_kv_cache *cache, uint32_t layer, uint3
                      "cache '%s' holds %u tokens, not %u", cache->info.name, cache->written,
                      tokens);
   }
-  const size_t width = cache->info.head_dim;
+  const uint32_t page_tokens = cache->layout.page_tokens;
   for (uint32_t head = 0; head < cache->info.kv_heads; head++) {
-    for (uint32_t token = 0; token < tokens; token++) {
-      memcpy(data + ((size_t)head * tokens + token) * width,
-             mllm_kv_cache_row(cache, layer, kind, head, token), width * sizeof(float));
+    for (uint32_t token = 0; token < tokens; token += page_tokens) {
+      const mllm_kv_page page = mllm_kv_cache_page(cache, token / page_tokens);
+      const uint32_t count = tokens - token < page_tokens ? tokens - token : page_tokens;
+      mllm_kv_read_rows(&cache->layout, page.bytes, page.state, layer, kind, head, 0, count,
+                        data + ((size_t)head * tokens + token) * cache->layout.head_dim);
     }
   }
   return MLLM_OK;

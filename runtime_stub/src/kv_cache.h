@@ -1,36 +1,43 @@
 /* kv_cache.h - keys and values of one conversation, in pages.
  *
- * A page holds page_tokens tokens of every layer: [layers, 2 kinds, kv_heads, page_tokens,
- * head_dim]. The block table names pages by number: page n of the conversation is pool page
- * blocks[n]. Moving, sharing and spilling pages changes numbers only.
+ * A page holds page_tokens tokens of every layer, as kv/layout.h lays them out. The block table
+ * names pages by number: page n of the conversation is pool page blocks[n]. Moving, sharing and
+ * spilling pages changes numbers only.
  */
 #ifndef MLLM_KV_CACHE_H
 #define MLLM_KV_CACHE_H
 
+#include "../kv/layout.h"
 #include "mllm_kernels.h"
 
 typedef struct mllm_kv_cache {
   mllm_cache_info info;
+  mllm_kv_layout layout;
   uint32_t capacity; /* tokens */
   uint32_t pages;
   uint32_t length;  /* tokens that earlier runs wrote */
   uint32_t pending; /* tokens that this run has appended */
   uint32_t written; /* tokens up to which the length may be set: written by a run or the caller */
   uint32_t *blocks; /* [pages] */
-  unsigned char *pool; /* [pages][info.page_bytes] */
+  unsigned char *pool; /* [pages][layout.bytes[MLLM_KV_NATIVE]] */
   void *memory;        /* to free */
 } mllm_kv_cache;
 
-/* How an attention kernel reads keys or values of one layer: contiguous tensors are one page. */
+/* A page of a conversation, to read. */
+typedef struct mllm_kv_page {
+  const unsigned char *bytes;
+  mllm_kv_state state;
+} mllm_kv_page;
+
+/* How an attention kernel reads keys or values of one layer: from a tensor of floats, or from the
+ * pages of a cache. */
 typedef struct mllm_kv_view {
-  const unsigned char *base; /* token 0, head 0 of page 0 */
-  const uint32_t *blocks;    /* page numbers */
-  size_t page_stride;        /* bytes from one page to the next */
-  size_t token_stride;       /* elements */
-  size_t head_stride;        /* elements */
-  uint32_t page_tokens;
-  uint32_t format; /* mllm_kv_format */
-  uint32_t length; /* tokens */
+  const mllm_kv_cache *cache; /* NULL: a tensor */
+  const unsigned char *base;  /* of a tensor: token 0, head 0 */
+  size_t token_stride;        /* elements between the rows that are read */
+  size_t head_stride;         /* of a tensor: elements */
+  uint32_t layer;
+  uint32_t kind;
 } mllm_kv_view;
 
 /* Takes memory for max_tokens tokens (0: info->max_tokens). */
@@ -41,13 +48,14 @@ uint64_t mllm_kv_cache_bytes(const mllm_kv_cache *cache);
 
 mllm_status mllm_kv_cache_set_length(mllm_kv_cache *cache, uint32_t length, mllm_error *error);
 
-/* [head_dim] floats of a token, head, layer and kind (0 key, 1 value). */
-float *mllm_kv_cache_row(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind, uint32_t head,
-                         uint32_t token);
+/* The page of a block of the table. */
+mllm_kv_page mllm_kv_cache_page(const mllm_kv_cache *cache, uint32_t block);
 
-/* The first tokens of a layer and kind. */
-mllm_kv_view mllm_kv_cache_view(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind,
-                                uint32_t tokens);
+/* Writes rows of a head at tokens of the cache; stride is floats from one row to the next. */
+void mllm_kv_cache_write_rows(mllm_kv_cache *cache, uint32_t layer, uint32_t kind, uint32_t head,
+                              uint32_t token, const float *rows, size_t stride, uint32_t count);
+
+mllm_kv_view mllm_kv_cache_view(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind);
 
 /* data is [kv_heads, tokens, head_dim]. */
 mllm_status mllm_kv_cache_write(mllm_kv_cache *cache, uint32_t layer, uint32_t kind,

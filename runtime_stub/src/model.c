@@ -158,17 +158,16 @@ mllm_status mllm_model_symbol(const mllm_model *model, uint32_t symbol, mllm_sym
 
 mllm_cache_info mllm_model_cache_info(const mllm_model *model, uint32_t cache) {
   const mllm_cache_record *record = &model->program.caches[cache];
-  return (mllm_cache_info){
+  mllm_cache_info info = {
       .name = mllm_program_string(&model->program, record->name),
       .layers = record->layers,
       .kv_heads = record->kv_heads,
       .head_dim = record->head_dim,
       .page_tokens = record->page_tokens,
       .max_tokens = record->max_tokens,
-      .format = record->format,
-      .page_bytes = mllm_cache_page_bytes(record->layers, record->kv_heads, record->page_tokens,
-                                          record->head_dim),
   };
+  info.page_bytes = mllm_kv_page_bytes(&info);
+  return info;
 }
 
 mllm_status mllm_model_cache(const mllm_model *model, uint32_t cache, mllm_cache_info *info) {

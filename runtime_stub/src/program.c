@@ -302,10 +302,11 @@ static mllm_status check_caches(const mllm_program *program, mllm_error *error) 
     if (!is_string(program, cache->name) || !symbol || cache->max_tokens == 0) {
       return bad(error, "cache", i);
     }
-    if (mllm_cache_page_bytes(cache->layers, cache->kv_heads, cache->page_tokens,
-                              cache->head_dim) == 0) {
-      return bad(error, "cache", i);
-    }
+    const mllm_cache_info shape = {.layers = cache->layers,
+                                   .kv_heads = cache->kv_heads,
+                                   .head_dim = cache->head_dim,
+                                   .page_tokens = cache->page_tokens};
+    if (mllm_kv_page_bytes(&shape) == 0) return bad(error, "cache", i);
     if (cache->format != MLLM_KV_F32) {
       return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_KERNEL,
                        "this runtime has no KV cache of format %u", cache->format);

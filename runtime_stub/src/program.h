@@ -41,8 +41,4 @@ static inline const char *mllm_program_string(const mllm_program *program, uint3
   return program->strings + reference;
 }
 
-/* Bytes of one page of a cache: [layers, 2, kv_heads, page_tokens, head_dim] f32; 0 on overflow. */
-uint64_t mllm_cache_page_bytes(uint64_t layers, uint64_t kv_heads, uint64_t page_tokens,
-                               uint64_t head_dim);
-
 #endif /* MLLM_PROGRAM_READER_H */

@@ -12,7 +12,11 @@ from runtime_stub.library import CData, declarations
 
 ROOT = Path(__file__).parents[2] / "runtime_stub"
 FILES = ("status", "json", "image", "image_file", "audio", "fft", "wav", "sampling", "utf8")
-HEADERS = ("include/mllm.h", "src/json.h", "src/image.h", "src/audio.h", "src/sampling.h")
+KV_FILES = ("layout", "page_rows", "row_codes", "demote")
+HEADERS = (
+    *("include/mllm.h", "src/json.h", "src/image.h", "src/audio.h", "src/sampling.h"),
+    *("kv/row_codes.h", "kv/layout.h"),
+)
 UTF8 = """
 typedef struct mllm_utf8_stream { uint8_t held[4]; uint32_t n_held; } mllm_utf8_stream;
 size_t mllm_utf8_push(mllm_utf8_stream *stream, const char *bytes, size_t size, bool last,
@@ -33,7 +37,16 @@ class Internals:
         assert compiler is not None, "the tests of the runtime need a C compiler"
         path = folder / "libinternals.so"
         sources = [str(ROOT / "src" / f"{name}.c") for name in FILES]
-        flags = ["-std=c11", "-O1", "-g", "-fPIC", "-shared", "-D_POSIX_C_SOURCE=200809L"]
+        sources += [str(ROOT / "kv" / f"{name}.c") for name in KV_FILES]
+        flags = [
+            "-std=c11",
+            "-O1",
+            "-ffp-contract=off",
+            "-g",
+            "-fPIC",
+            "-shared",
+            "-D_POSIX_C_SOURCE=200809L",
+        ]
         sanitizer = ["-fsanitize=undefined", "-fno-sanitize-recover=all"]
         include = f"-I{ROOT / 'include'}"
         command = [compiler, *flags, *sanitizer, include, "-o", str(path), *sources, "-lm"]
