@@ -144,9 +144,18 @@ typedef struct mllm_cache_record {
   uint32_t head_dim;
   uint32_t page_tokens;
   uint32_t max_tokens;
-  uint32_t format;      /* mllm_kv_format */
+  uint32_t formats;     /* place of its table in params, counted from 1; 0: all layers are f32 */
   uint32_t past_symbol; /* its value is the cache's length; MLLM_NONE: no dim depends on it */
 } mllm_cache_record;
+
+/* The table of a cache, all integers, at params[formats - 1]:
+ *
+ *   recent: tokens before a page, a multiple of page_tokens, that do not fall to 4 bits while it is
+ *   filled; 0: none ever falls
+ *   layers times: mllm_kv_format, tensor
+ *
+ * The tensor is a weight f16 [kv_heads, head_dim] that keys are divided by before they become codes;
+ * -1: none. */
 
 /* How a layer stores keys and values. Codes of 8 bits have a scale for each token and head. */
 typedef enum mllm_kv_format {

@@ -31,7 +31,18 @@ const float *mllm_kv_rows(const mllm_kv_view *view, size_t head, size_t token, s
   if (*count > MLLM_KV_ROOM) *count = MLLM_KV_ROOM;
   mllm_kv_read_rows(layout, page.bytes, page.state, view->layer, view->kind, (uint32_t)head, within,
                     (uint32_t)*count, room);
+  if (page.state == MLLM_KV_NATIVE && token + left <= view->old) {
+    const size_t sinks = token < MLLM_KV_SUB_BLOCK ? MLLM_KV_SUB_BLOCK - token : 0;
+    if (sinks < *count) {
+      mllm_kv_round_to_4(room + sinks * layout->head_dim, view->kind, (uint32_t)(*count - sinks),
+                         layout->head_dim);
+    }
+  }
   return room;
+}
+
+size_t mllm_attention_start(const mllm_attention *a, size_t first) {
+  return a->k.old > first ? first - first % MLLM_KV_SUB_BLOCK : first;
 }
 
 void mllm_attention_range(const mllm_attention *a, size_t t, size_t *first, size_t *limit) {
@@ -135,6 +146,7 @@ static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t h
   size_t limit = 0;
   memset(y, 0, a->v_dim * sizeof(float));
   mllm_attention_range(a, t, &key, &limit);
+  key = mllm_attention_start(a, key);
   while (key < limit) {
     size_t count = limit - key < KEYS ? limit - key : KEYS;
     const float *keys = mllm_kv_rows(&k, kv_head, key, count, room, &count);
@@ -166,8 +178,8 @@ static void attend_rows(void *argument, size_t begin, size_t end, void *scratch)
   const mllm_attention *a = argument;
   for (size_t row = begin; row < end; row++) {
     const size_t head = row % a->heads;
-    const size_t t = row / a->heads % a->tokens;
-    attend_row(a, row / a->heads / a->tokens, t, head, scratch);
+    const size_t t = a->first + row / a->heads % a->count;
+    attend_row(a, row / a->heads / a->count, t, head, scratch);
   }
 }
 
@@ -192,6 +204,29 @@ static bool bias_fits(const mllm_attention *a) {
   return true;
 }
 
+/* Queries from the first on: those of its page where older pages fall to 4 bits, else all. */
+static void choose_queries(mllm_attention *a) {
+  a->count = a->tokens - a->first;
+  if (a->k.cache == NULL || a->k.cache->layout.formats[a->k.layer] != MLLM_KV_4) return;
+  const mllm_kv_layout *layout = &a->k.cache->layout;
+  const size_t place = a->keys + a->first;
+  const uint32_t position = place > a->tokens ? (uint32_t)(place - a->tokens) : 0;
+  const size_t left = layout->page_tokens - position % layout->page_tokens;
+  if (left < a->count) a->count = left;
+  a->k.old = mllm_kv_old(layout, position);
+  a->v.old = a->k.old;
+}
+
+static void attend(mllm_context *context, mllm_attention *a) {
+  const bool many = a->count * (a->heads / a->kv_heads) > FEW_ROWS && !context->rows_alone;
+  if (many && mllm_attention_fits_tiles(a)) {
+    mllm_attention_tiles(context, a);
+    return;
+  }
+  const size_t rows = a->batch * a->count * a->heads;
+  mllm_parallel_for(context->threads, rows, GRAIN_KEYS / (a->keys + 1) + 1, attend_rows, a);
+}
+
 mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *a) {
   if (!mask_fits(a) || !bias_fits(a)) {
     return MLLM_REJECT(call, "attention: key_mask is [B, %zu], bias broadcasts to [B, H, %zu, %zu]",
@@ -201,14 +236,11 @@ mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *a) {
   if (mllm_kv_is_coded(&a->k) && MLLM_KV_ROOM * (a->dim + a->v_dim) > FLOATS) {
     return MLLM_REJECT(call, "attention to codes: heads of %zu channels are too wide", a->dim);
   }
-  const size_t rows = a->batch * a->tokens * a->heads;
-  if (rows == 0 || a->v_dim == 0) return MLLM_OK;
-  const bool many = a->tokens * (a->heads / a->kv_heads) > FEW_ROWS && !call->context->rows_alone;
-  if (many && mllm_attention_fits_tiles(a)) {
-    mllm_attention_tiles(call->context, a);
-    return MLLM_OK;
+  if (a->batch * a->heads == 0 || a->v_dim == 0) return MLLM_OK;
+  for (a->first = 0; a->first < a->tokens; a->first += a->count) {
+    choose_queries(a);
+    attend(call->context, a);
   }
-  mllm_parallel_for(call->context->threads, rows, GRAIN_KEYS / (a->keys + 1) + 1, attend_rows, a);
   return MLLM_OK;
 }
 

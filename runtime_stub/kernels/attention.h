@@ -19,6 +19,7 @@ typedef struct mllm_attention {
   const mllm_view *mask; /* [batch or 1, S] i64, bool, u8 or i32, or absent: 0 = excluded */
   const mllm_view *bias; /* f32, broadcast to [batch, heads, T, S], or absent */
   size_t batch, tokens, keys, heads, kv_heads, dim, v_dim;
+  size_t first, count; /* queries that read alike: set by mllm_attention_run */
   float scale;
   bool causal;
   size_t window; /* 0: none */
@@ -51,6 +52,10 @@ void mllm_attention_mean(const mllm_attention *attention, const mllm_kv_view *v,
 
 /* Keys that query t may see: [*first, *limit). */
 void mllm_attention_range(const mllm_attention *attention, size_t t, size_t *first, size_t *limit);
+
+/* The first key that is read for a query that may see those from `first` on: 4-bit keys are made of
+ * whole sub-blocks. */
+size_t mllm_attention_start(const mllm_attention *attention, size_t first);
 
 /* Heads are small enough for the tiles to lie in scratch. */
 bool mllm_attention_fits_tiles(const mllm_attention *attention);

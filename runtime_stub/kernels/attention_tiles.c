@@ -26,7 +26,7 @@ typedef struct buffers {
 typedef struct job {
   const mllm_attention *a;
   size_t group;      /* heads that share a kv head */
-  size_t all_rows;   /* tokens * group */
+  size_t all_rows;   /* queries * group */
   size_t block_rows; /* of an item */
   size_t blocks;     /* of a kv head */
   size_t v_wide;     /* v_dim rounded up to panels */
@@ -61,7 +61,7 @@ static buffers cut(const job *j, float *scratch) {
 
 /* Query row r of a kv head: its token and head. */
 static void place_of(const job *j, size_t kv_head, size_t r, size_t *t, size_t *head) {
-  *t = r / j->group;
+  *t = j->a->first + r / j->group;
   *head = kv_head * j->group + r % j->group;
 }
 
@@ -192,8 +192,9 @@ static void attend_block(const job *j, size_t item, float *scratch) {
   size_t key = 0;
   size_t limit = 0;
   size_t other = 0;
-  mllm_attention_range(a, row / j->group, &key, &other);
-  mllm_attention_range(a, (row + rows - 1) / j->group, &other, &limit);
+  mllm_attention_range(a, a->first + row / j->group, &key, &other);
+  mllm_attention_range(a, a->first + (row + rows - 1) / j->group, &other, &limit);
+  key = mllm_attention_start(a, key);
   while (key < limit) {
     size_t count = smaller(limit - key, KEYS);
     const float *keys = mllm_kv_rows(&k, kv_head, key, count, b.k_room, &count);
@@ -231,7 +232,7 @@ void mllm_attention_tiles(mllm_context *context, const mllm_attention *a) {
            .v_wide = round_up(a->v_dim, MLLM_PANEL)};
   while (floats_needed(a, j.block_rows) * sizeof(float) > MLLM_SCRATCH_BYTES) j.block_rows /= 2;
   j.block_rows = j.block_rows / a->ops->gemm->tile_rows * a->ops->gemm->tile_rows;
-  j.all_rows = a->tokens * j.group;
+  j.all_rows = a->count * j.group;
   j.blocks = (j.all_rows + j.block_rows - 1) / j.block_rows;
   mllm_parallel_for(context->threads, a->batch * a->kv_heads * j.blocks, 1, attend_blocks, &j);
 }

@@ -159,6 +159,11 @@ mllm_status mllm_kv_layout_make(mllm_kv_layout *layout, const mllm_cache_info *i
   return MLLM_OK;
 }
 
+uint32_t mllm_kv_old(const mllm_kv_layout *layout, uint32_t position) {
+  const uint32_t page = position - position % layout->page_tokens;
+  return layout->recent > 0 && page > layout->recent ? page - layout->recent : 0;
+}
+
 void mllm_kv_layout_free(mllm_kv_layout *layout) {
   free(layout->formats);
   free(layout->offsets);

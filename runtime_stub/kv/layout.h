@@ -72,7 +72,12 @@ void mllm_kv_demote(const mllm_kv_layout *layout, const unsigned char *native,
 void mllm_kv_promote(const mllm_kv_layout *layout, const unsigned char *demoted,
                      mllm_kv_state from, unsigned char *native);
 
-/* rows[count, head_dim] become what 4 bits mean of them; keys begin and end with a sub-block. */
+/* The tokens that a query at a position reads as 4 bits, but for the sinks: those before this one.
+ */
+uint32_t mllm_kv_old(const mllm_kv_layout *layout, uint32_t position);
+
+/* rows[count, head_dim] become what 4 bits mean of them; keys begin and end with
+ * a sub-block. */
 void mllm_kv_round_to_4(float *rows, uint32_t kind, uint32_t count, size_t head_dim);
 
 #endif /* MLLM_KV_LAYOUT_H */

@@ -38,6 +38,7 @@ typedef struct mllm_kv_view {
   size_t head_stride;         /* of a tensor: elements */
   uint32_t layer;
   uint32_t kind;
+  uint32_t old; /* pages that end before this token are read as 4 bits, where the layer falls so */
 } mllm_kv_view;
 
 /* Takes memory for max_tokens tokens (0: info->max_tokens). */

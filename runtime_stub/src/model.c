@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "caches.h"
 #include "dims.h"
-#include "kv_cache.h"
 #include "status.h"
 
 enum { WEIGHT_ALIGNMENT = 8 };
@@ -56,6 +56,7 @@ mllm_status mllm_model_make(const void *program, size_t program_bytes, const voi
                        "the program needs %llu bytes of weights, there are %zu",
                        (unsigned long long)made->program.weight_bytes, weight_bytes);
   }
+  if (status == MLLM_OK) status = mllm_caches_read(&made->program, weights, &made->caches, error);
   if (status == MLLM_OK) {
     status = mllm_devices_open(&made->program, bundle, devices, n_devices, &made->devices, error);
   }
@@ -71,6 +72,7 @@ mllm_status mllm_model_make(const void *program, size_t program_bytes, const voi
 void mllm_model_destroy(mllm_model *model) {
   if (model == NULL) return;
   mllm_devices_close(&model->devices);
+  mllm_caches_free(model->caches, mllm_model_caches(model));
   mllm_program_free(&model->program);
   free(model);
 }
@@ -157,22 +159,12 @@ mllm_status mllm_model_symbol(const mllm_model *model, uint32_t symbol, mllm_sym
 }
 
 mllm_cache_info mllm_model_cache_info(const mllm_model *model, uint32_t cache) {
-  const mllm_cache_record *record = &model->program.caches[cache];
-  mllm_cache_info info = {
-      .name = mllm_program_string(&model->program, record->name),
-      .layers = record->layers,
-      .kv_heads = record->kv_heads,
-      .head_dim = record->head_dim,
-      .page_tokens = record->page_tokens,
-      .max_tokens = record->max_tokens,
-  };
-  info.page_bytes = mllm_kv_page_bytes(&info);
-  return info;
+  return model->caches[cache];
 }
 
 mllm_status mllm_model_cache(const mllm_model *model, uint32_t cache, mllm_cache_info *info) {
   if (cache >= mllm_model_caches(model)) return MLLM_INVALID_ARGUMENT;
-  *info = mllm_model_cache_info(model, cache);
+  *info = model->caches[cache];
   return MLLM_OK;
 }
 

@@ -10,6 +10,7 @@ struct mllm_model {
   const unsigned char *weights; /* [program.weight_bytes] the caller's */
   const mllm_ops *ops;
   mllm_devices devices;
+  mllm_cache_info *caches; /* [caches] */
 };
 
 /* Creates a model; bundle may be NULL, and is what its devices open. */
@@ -18,7 +19,7 @@ mllm_status mllm_model_make(const void *program, size_t program_bytes, const voi
                             const mllm_bundle *bundle, const mllm_device *devices, size_t n_devices,
                             mllm_model **model, mllm_error *error);
 
-/* The cache record as public info. */
+/* What the program says of a cache. */
 mllm_cache_info mllm_model_cache_info(const mllm_model *model, uint32_t cache);
 
 #endif /* MLLM_MODEL_H */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "buckets.h"
-#include "kv_cache.h"
+#include "caches.h"
 #include "status.h"
 
 /* EXPR_DEPTH bounds the evaluator's stack; the rest keep a hostile file from costing more than
@@ -294,27 +294,6 @@ static mllm_status check_entries(mllm_program *program, mllm_error *error) {
   return status;
 }
 
-static mllm_status check_caches(const mllm_program *program, mllm_error *error) {
-  for (uint32_t i = 0; i < program->counts[MLLM_SECTION_CACHES]; i++) {
-    const mllm_cache_record *cache = &program->caches[i];
-    const bool symbol = cache->past_symbol == MLLM_NONE ||
-                        cache->past_symbol < program->counts[MLLM_SECTION_SYMBOLS];
-    if (!is_string(program, cache->name) || !symbol || cache->max_tokens == 0) {
-      return bad(error, "cache", i);
-    }
-    const mllm_cache_info shape = {.layers = cache->layers,
-                                   .kv_heads = cache->kv_heads,
-                                   .head_dim = cache->head_dim,
-                                   .page_tokens = cache->page_tokens};
-    if (mllm_kv_page_bytes(&shape) == 0) return bad(error, "cache", i);
-    if (cache->format != MLLM_KV_F32) {
-      return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_KERNEL,
-                       "this runtime has no KV cache of format %u", cache->format);
-    }
-  }
-  return MLLM_OK;
-}
-
 static mllm_status read_checked(mllm_program *program, size_t size, mllm_error *error) {
   mllm_status status = read_sections(program, size, error);
   if (status == MLLM_OK) status = check_symbols(program, error);
@@ -324,7 +303,7 @@ static mllm_status read_checked(mllm_program *program, size_t size, mllm_error *
   if (status == MLLM_OK) status = resolve_kernels(program, error);
   if (status == MLLM_OK) status = check_stages(program, error);
   if (status == MLLM_OK) status = check_entries(program, error);
-  if (status == MLLM_OK) status = check_caches(program, error);
+  if (status == MLLM_OK) status = mllm_caches_check(program, error);
   return status;
 }
 

@@ -117,7 +117,7 @@ def _atom(atom: Atom) -> str:
 def _cache(cache: Cache) -> list[str]:
     page = cache.layers * 2 * cache.kv_heads * cache.head_dim * cache.page_tokens * 4
     shape = (cache.layers, cache.kv_heads, cache.head_dim, cache.page_tokens, cache.max_tokens)
-    return [f'"{cache.name}"', *map(str, shape), str(cache.format), str(page)]
+    return [f'"{cache.name}"', *map(str, shape), "0", str(page), "NULL", "NULL"]
 
 
 def _entry(entry: EntryTable, table: Table, prefix: str) -> _Entry:
