@@ -113,8 +113,8 @@ def generate(generator: Callable[[], CData], request: Request) -> Iterator[Piece
         RuntimeFailure: The prompt does not fit the model or its cache.
     """
     lib, error, piece = library(), new_error(), ffi.new("mllm_piece *")
-    prompt, kept = _prompt(request)
-    status = lib.mllm_generate_start(generator(), prompt, _options(request), error)
+    prompt, kept = c_prompt(request)
+    status = lib.mllm_generate_start(generator(), prompt, c_options(request), error)
     check(status, error)
     del kept  # the prompt is read
     while piece.token != NO_TOKEN:
@@ -129,6 +129,11 @@ def statistics(generator: CData) -> Statistics:
     """Figures of the last answer."""
     found = ffi.new("mllm_statistics *")
     library().mllm_generate_statistics(generator, found)
+    return statistics_of(found)
+
+
+def statistics_of(found: CData) -> Statistics:
+    """Figures in C."""
     return Statistics(
         prompt_tokens=found.prompt_tokens,
         new_tokens=found.new_tokens,
@@ -165,7 +170,8 @@ def detokenize(generator: CData, ids: list[int], special: bool) -> str:
     return bytes(ffi.buffer(text, room)).decode("utf-8")
 
 
-def _options(request: Request) -> CData:
+def c_options(request: Request) -> CData:
+    """The request's options."""
     options = ffi.new("mllm_generate_options *")
     options.max_new_tokens = request.max_new_tokens
     options.temperature = request.temperature
@@ -177,7 +183,7 @@ def _options(request: Request) -> CData:
     return options
 
 
-def _prompt(request: Request) -> tuple[CData, list[object]]:
+def c_prompt(request: Request) -> tuple[CData, list[object]]:
     """The prompt, and what has to live as long as it is read."""
     prompt = ffi.new("mllm_prompt *")
     kept: list[object] = []

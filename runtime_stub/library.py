@@ -17,7 +17,7 @@ CData: TypeAlias = Any
 """A C value; cffi gives it no better type."""
 
 LIBRARY: Final = "libmllm.so"
-HEADERS: Final = ("include/mllm.h", "include/mllm_devices.h")
+HEADERS: Final = tuple(f"include/mllm{part}.h" for part in ("", "_devices", "_kv", "_schedule"))
 VARIABLE: Final = "MLLM_LIBRARY"
 """The environment variable that names another build of the library."""
 

@@ -28,6 +28,7 @@ from runtime_stub.library import (
     new_error,
     text_of,
 )
+from runtime_stub.schedule import Schedule
 from runtime_stub.tensors import Array, check_input, describe, dtype_name, empty_like
 
 
@@ -202,6 +203,18 @@ class Model:
             draft=None if draft is None else draft._handles.generator,
         )
         return generation.generate(self._handles.generator, request)
+
+    def schedule(self, *, conversations: int = 0, cache_bytes: int = 0) -> Schedule:
+        """Lends the session to conversations that take turns; `generate` has to wait meanwhile.
+
+        Args:
+            conversations: At most so many at a time; 0: 16.
+            cache_bytes: Of all their caches; 0: no bound.
+
+        Raises:
+            RuntimeFailure: What the model remembers is not in its cache alone.
+        """
+        return Schedule(self._handles.generator(), conversations, cache_bytes)
 
     @property
     def statistics(self) -> Statistics:

@@ -164,4 +164,25 @@ CODES: dict[str, ErrorCode] = {
         remedy="Leave `--speculate` out, use `lookup`, or give a draft of the same family; a "
         "decoder that follows an encoder of sound, or whose past is padded to buckets, takes none.",
     ),
+    "MLC-X041": ErrorCode(
+        title="Conversations cannot share the session",
+        exit=1,
+        cause="A schedule changes between conversations by their caches. A decoder that attends to "
+        "what an encoder left in the session's memory, or whose past is padded to buckets, "
+        "remembers more than that.",
+        example="whisper.mllm_bundle: error: what this model remembers of a conversation is not in "
+        "its cache alone [MLC-X041] (give each conversation a session of its own)",
+        remedy="Give each conversation a session of its own.",
+    ),
+    "MLC-X042": ErrorCode(
+        title="A conversation is larger than all may be",
+        exit=1,
+        cause="Prompt and answer of a conversation need more cache than the schedule allows for "
+        "all of them together. That is known before anything is computed.",
+        example="error: 2048 tokens take 94371840 bytes of cache, all conversations may take "
+        "50000000 [MLC-X042] (shorten the prompt, ask for fewer tokens, or allow more bytes of "
+        "cache)",
+        remedy="Shorten the prompt, ask for fewer tokens, or give `cache_bytes` of "
+        "`mllm_schedule_options` more.",
+    ),
 }

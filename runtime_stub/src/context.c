@@ -16,7 +16,8 @@ mllm_status mllm_context_create_with(const mllm_ops *ops, uint32_t threads, uint
   made->ops = ops;
   made->threads = mllm_threads_create(threads);
   made->caches = calloc((size_t)n_caches + 1, sizeof *made->caches);
-  if (made->threads == NULL || made->caches == NULL) {
+  made->used = calloc((size_t)n_caches + 1, sizeof *made->used);
+  if (made->threads == NULL || made->caches == NULL || made->used == NULL) {
     mllm_context_destroy(made);
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for %u threads",
                      threads);
@@ -28,6 +29,7 @@ mllm_status mllm_context_create_with(const mllm_ops *ops, uint32_t threads, uint
       mllm_context_destroy(made);
       return status;
     }
+    made->used[i] = &made->caches[i];
     made->n_caches++;
   }
   *context = made;
@@ -52,12 +54,13 @@ void mllm_context_destroy(mllm_context *context) {
   mllm_threads_destroy(context->threads);
   for (uint32_t i = 0; i < context->n_caches; i++) mllm_kv_cache_free(&context->caches[i]);
   free(context->caches);
+  free(context->used);
   free(context);
 }
 
 mllm_kv_cache *mllm_context_cache(const mllm_context *context, int32_t cache) {
   if (cache < 0 || (uint32_t)cache >= context->n_caches) return NULL;
-  return &context->caches[cache];
+  return context->used[cache];
 }
 
 uint32_t mllm_context_cache_length(const mllm_context *context, int32_t cache) {

@@ -11,6 +11,7 @@ struct mllm_context {
   mllm_threads *threads;
   const mllm_ops *ops; /* the inner loops of the chosen instruction set */
   mllm_kv_cache *caches;
+  mllm_kv_cache **used; /* [n_caches] what runs append to: one of caches, or a conversation's own */
   uint32_t n_caches;
   bool rows_alone; /* kernels of many rows compute each as if it were the only one, bit for bit */
 };

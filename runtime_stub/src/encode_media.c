@@ -71,6 +71,18 @@ mllm_status mllm_place_features(mllm_generator *g, mllm_error *error) {
   return run_one(g, last_entry(g), &g->features, error);
 }
 
+mllm_status mllm_bound_features(mllm_generator *g, mllm_error *error) {
+  mllm_tensor_info info = {0};
+  if (g->encoder == MLLM_NO_TOKEN) return refuse(error, "the model takes no image");
+  const mllm_status status = mllm_model_output(g->model, last_entry(g), 0, &info);
+  if (status != MLLM_OK) return status;
+  g->features = (mllm_tensor){.rank = info.rank};
+  for (uint32_t i = 0; i < info.rank; i++)
+    g->features.dims[i] = mllm_dim_bound(g->model, &info, i);
+  if (info.rank == 3 && g->features.dims[1] > 0) return MLLM_OK;
+  return refuse(error, "it is not known how many rows an image takes");
+}
+
 /* What the last entry will give. */
 static mllm_status describe_features(mllm_generator *g, mllm_error *error) {
   g->features = (mllm_tensor){0};

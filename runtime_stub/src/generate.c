@@ -15,7 +15,7 @@ static double now(void) {
   return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
-static void set_options(mllm_generator *g, const mllm_generate_options *options) {
+void mllm_set_options(mllm_generator *g, const mllm_generate_options *options) {
   static const mllm_generate_options defaults = {0};
   const mllm_generate_options *o = options == NULL ? &defaults : options;
   const int64_t own = mllm_json_int(g->config.generation, "max_new_tokens", DEFAULT_NEW_TOKENS);
@@ -26,51 +26,77 @@ static void set_options(mllm_generator *g, const mllm_generate_options *options)
   mllm_random_seed(&g->sampler.random, o->seed);
 }
 
-/* The decoder that follows an encoder of sound may take its whole prompt in one run only. */
-static mllm_status read_prompt(mllm_generator *g, mllm_error *error) {
-  for (uint32_t at = 0; at < g->n_ids;) {
-    const mllm_feed *feed = at > 0 && g->from_sound ? &g->decode : &g->prompt;
-    const uint32_t left = g->n_ids - at, count = left < feed->chunk ? left : feed->chunk;
-    const mllm_status status = mllm_feed_ids(g, feed, g->ids + at, count, at, error);
-    if (status != MLLM_OK) return status;
-    at += count;
-  }
-  return MLLM_OK;
+mllm_status mllm_take_turn(mllm_generator *g, mllm_error *error) {
+  if (!g->takes_turns) return MLLM_OK;
+  return mllm_session_use_cache(g->session, (uint32_t)g->prompt.cache, g->cache, error);
 }
 
-mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
-                                const mllm_generate_options *options, mllm_error *error) {
-  static const mllm_prompt nothing = {0};
-  if (prompt == NULL) prompt = &nothing;
-  mllm_clear(error);
-  g->statistics = (mllm_statistics){0};
-  g->features = (mllm_tensor){0};
-  g->copied_bytes = mllm_session_counters(g->session).copied_bytes;
-  g->utf8 = (mllm_utf8_stream){0};
-  g->n_decided = g->n_given = 0;
-  g->is_ready = false;
-  g->length = 0;
-  set_options(g, options);
-  mllm_status status = mllm_speculation_start(g, options, error);
-  if (status == MLLM_OK && g->prompt.cache >= 0)
-    status = mllm_session_cache_set_length(g->session, (uint32_t)g->prompt.cache, 0, error);
+static uint64_t copied(const mllm_generator *g) {
+  return mllm_session_counters(g->session).copied_bytes;
+}
+
+/* Pixels or sound to features, the prompt to ids, features to their rows among them. */
+static mllm_status prepare(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
   const double start = now();
-  if (status == MLLM_OK) status = mllm_encode_media(g, prompt, error);
+  mllm_status status = mllm_encode_media(g, prompt, error);
   const double encoded = now();
   const bool has_rows = prompt->rgb != NULL && !g->prompt.reads_features;
   if (status == MLLM_OK) status = mllm_prompt_ids(g, prompt, has_rows, error);
   const double placing = now();
   if (status == MLLM_OK) status = mllm_place_features(g, error);
-  const double placed = now();
-  if (status == MLLM_OK) status = read_prompt(g, error);
-  g->statistics.encode_seconds = encoded - start + (placed - placing);
-  g->statistics.prompt_seconds = placing - encoded + (now() - placed);
+  g->statistics.encode_seconds = encoded - start + (now() - placing);
+  g->statistics.prompt_seconds = placing - encoded;
   g->statistics.prompt_tokens = g->n_ids;
+  return status;
+}
+
+mllm_status mllm_generate_open(mllm_generator *g, const mllm_prompt *prompt,
+                               const mllm_generate_options *options, mllm_error *error) {
+  static const mllm_prompt nothing = {0};
+  const uint64_t before = copied(g);
+  mllm_clear(error);
+  g->statistics = (mllm_statistics){0};
+  g->features = (mllm_tensor){0};
+  g->utf8 = (mllm_utf8_stream){0};
+  g->n_decided = g->n_given = 0;
+  g->is_ready = false;
+  g->length = g->n_read = 0;
+  mllm_set_options(g, options);
+  mllm_status status = mllm_take_turn(g, error);
+  if (status == MLLM_OK) status = mllm_speculation_start(g, options, error);
+  if (status == MLLM_OK && g->prompt.cache >= 0)
+    status = mllm_session_cache_set_length(g->session, (uint32_t)g->prompt.cache, 0, error);
+  if (status == MLLM_OK) status = prepare(g, prompt == NULL ? &nothing : prompt, error);
+  g->statistics.copied_bytes += copied(g) - before;
+  return status;
+}
+
+/* The decoder that follows an encoder of sound may take its whole prompt in one run only. */
+mllm_status mllm_generate_read(mllm_generator *g, mllm_error *error) {
+  const double start = now();
+  const uint64_t before = copied(g);
+  const uint32_t at = g->n_read, left = g->n_ids - at;
+  const mllm_feed *feed = at > 0 && g->from_sound ? &g->decode : &g->prompt;
+  const uint32_t count = left < feed->chunk ? left : feed->chunk;
+  mllm_status status = mllm_take_turn(g, error);
+  if (status == MLLM_OK) status = mllm_feed_ids(g, feed, g->ids + at, count, at, error);
   if (status != MLLM_OK) return status;
-  mllm_speculation_hear(g);
-  mllm_decide(g, mllm_sample(&g->sampler, g->logits, g->prompt.vocabulary, 1));
-  g->is_ready = true;
+  g->n_read += count;
+  if (g->n_read == g->n_ids) {
+    mllm_speculation_hear(g);
+    mllm_decide(g, mllm_sample(&g->sampler, g->logits, g->prompt.vocabulary, 1));
+    g->is_ready = true;
+  }
+  g->statistics.prompt_seconds += now() - start;
+  g->statistics.copied_bytes += copied(g) - before;
   return MLLM_OK;
+}
+
+mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
+                                const mllm_generate_options *options, mllm_error *error) {
+  mllm_status status = mllm_generate_open(g, prompt, options, error);
+  while (status == MLLM_OK && !g->is_ready) status = mllm_generate_read(g, error);
+  return status;
 }
 
 void mllm_decide(mllm_generator *g, uint32_t token) {
@@ -90,10 +116,13 @@ mllm_status mllm_decode_one(mllm_generator *g, mllm_error *error) {
 /* Decides one token or more, right behind the run that gave the logits. */
 static mllm_status decide_more(mllm_generator *g, mllm_error *error) {
   const double start = now();
+  const uint64_t before = copied(g);
   g->n_decided = g->n_given = 0;
-  const mllm_status status =
-      g->speculation.most > 0 ? mllm_speculate(g, error) : mllm_decode_one(g, error);
+  mllm_status status = mllm_take_turn(g, error);
+  if (status == MLLM_OK)
+    status = g->speculation.most > 0 ? mllm_speculate(g, error) : mllm_decode_one(g, error);
   g->statistics.decode_seconds += now() - start;
+  g->statistics.copied_bytes += copied(g) - before;
   return status;
 }
 
@@ -152,8 +181,6 @@ mllm_status mllm_generate(mllm_generator *g, const mllm_prompt *prompt,
 void mllm_generate_statistics(const mllm_generator *g, mllm_statistics *statistics) {
   *statistics = g->statistics;
   statistics->session_bytes = mllm_session_bytes(g->session);
-  statistics->copied_bytes =
-      mllm_session_counters(g->session).copied_bytes - g->copied_bytes;
   struct rusage usage;
   if (getrusage(RUSAGE_SELF, &usage) == 0)
     statistics->peak_bytes = (uint64_t)usage.ru_maxrss * 1024; /* Linux counts in KiB */

@@ -92,8 +92,21 @@ static void suppress(mllm_generator *g, const char *key, uint8_t flag) {
     if (id < g->prompt.vocabulary) g->suppressed[id] |= flag;
 }
 
+static size_t largest_chunk(const mllm_generator *g) {
+  return g->prompt.chunk > g->decode.chunk ? g->prompt.chunk : g->decode.chunk;
+}
+
+/* Memory of one conversation, beside its cache. */
+static bool take_own(mllm_generator *g) {
+  const size_t rows = g->capacity + largest_chunk(g);
+  g->memory.embeddings = calloc(rows * g->prompt.width + 1, sizeof(float));
+  g->ids = calloc((size_t)g->capacity + 1, sizeof *g->ids);
+  g->text = malloc(3 * (g->longest_token + sizeof g->utf8.held));
+  return g->memory.embeddings != NULL && g->ids != NULL && g->text != NULL;
+}
+
 static mllm_status take_memory(mllm_generator *g, mllm_error *error) {
-  const size_t chunk = g->prompt.chunk > g->decode.chunk ? g->prompt.chunk : g->decode.chunk;
+  const size_t chunk = largest_chunk(g);
   const size_t vocabulary = g->prompt.vocabulary;
   const uint32_t pairs = g->memory.past.n_pairs;
   g->capacity = g->memory.past.capacity;
@@ -102,18 +115,16 @@ static mllm_status take_memory(mllm_generator *g, mllm_error *error) {
   g->memory.ids = calloc(chunk, sizeof(int64_t));
   g->memory.positions = calloc(chunk, sizeof(int64_t));
   g->memory.ones = calloc(g->capacity + chunk, sizeof(int64_t));
-  g->memory.embeddings = calloc((g->capacity + chunk) * g->prompt.width + 1, sizeof(float));
   g->memory.inputs = calloc((size_t)pairs + 3, sizeof *g->memory.inputs);
   g->memory.outputs = calloc((size_t)pairs + 1, sizeof *g->memory.outputs);
-  g->ids = calloc((size_t)g->capacity + 1, sizeof *g->ids);
+  g->longest_token = longest_token(&g->tokenizer);
+  const bool own = take_own(g);
   g->suppressed = calloc(vocabulary, 1);
   g->sampler.weights = calloc(vocabulary, sizeof *g->sampler.weights);
   g->sampler.order = calloc(vocabulary, sizeof *g->sampler.order);
-  g->text = malloc(3 * (longest_token(&g->tokenizer) + sizeof g->utf8.held));
-  if (g->memory.ids == NULL || g->memory.positions == NULL || g->memory.ones == NULL ||
-      g->memory.embeddings == NULL || g->memory.inputs == NULL || g->memory.outputs == NULL ||
-      g->ids == NULL || g->suppressed == NULL || g->sampler.weights == NULL ||
-      g->sampler.order == NULL || g->text == NULL)
+  if (!own || g->memory.ids == NULL || g->memory.positions == NULL || g->memory.ones == NULL ||
+      g->memory.inputs == NULL || g->memory.outputs == NULL || g->suppressed == NULL ||
+      g->sampler.weights == NULL || g->sampler.order == NULL)
     return no_memory(error);
   for (size_t i = 0; i < g->capacity + chunk; i++) g->memory.ones[i] = 1;
   g->sampler.suppressed = g->suppressed;
@@ -143,26 +154,58 @@ mllm_status mllm_generator_create(const mllm_bundle *bundle, const mllm_model *m
   return MLLM_OK;
 }
 
+mllm_status mllm_generator_share(mllm_generator *lender, mllm_generator **generator,
+                                 mllm_error *error) {
+  *generator = NULL;
+  if (lender->prompt.cache < 0 || lender->from_sound || lender->prompt.reads_features)
+    return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_SHARED,
+                     "what this model remembers of a conversation is not in its cache alone");
+  mllm_generator *g = malloc(sizeof *g);
+  if (g == NULL) return no_memory(error);
+  *g = *lender;
+  g->lender = lender;
+  lender->takes_turns = g->takes_turns = true;
+  g->cache = NULL;
+  g->is_ready = false;
+  g->speculation = (mllm_speculation){0};
+  if (take_own(g)) {
+    *generator = g;
+    return MLLM_OK;
+  }
+  mllm_generator_destroy(g);
+  return no_memory(error);
+}
+
+/* What no other conversation is lent. */
+static void free_own(mllm_generator *g) {
+  mllm_speculation_free(&g->speculation);
+  free(g->memory.embeddings);
+  free(g->ids);
+  free(g->text);
+  mllm_cache_destroy(g->cache);
+}
+
 void mllm_generator_destroy(mllm_generator *g) {
   if (g == NULL) return;
+  free_own(g);
+  if (g->lender != NULL) {
+    free(g);
+    return;
+  }
   mllm_config_free(&g->config);
   mllm_feed_free(&g->prompt);
   mllm_feed_free(&g->decode);
-  mllm_speculation_free(&g->speculation);
   free(g->memory.ids);
   free(g->memory.positions);
   free(g->memory.ones);
-  free(g->memory.embeddings);
   free(g->memory.inputs);
   free(g->memory.outputs);
   mllm_past_free(&g->memory.past);
   free(g->media);
   free(g->samples);
   free(g->encoded.data);
-  free(g->ids);
   free(g->suppressed);
   free(g->sampler.weights);
   free(g->sampler.order);
-  free(g->text);
   free(g);
 }

@@ -4,6 +4,7 @@
 
 #include "config.h"
 #include "feed.h"
+#include "mllm_kv.h"
 #include "mllm_tokenizer.h"
 #include "sampling.h"
 #include "speculate.h"
@@ -14,6 +15,9 @@
 struct mllm_generator {
   const mllm_model *model;
   mllm_session *session;
+  const mllm_generator *lender; /* whose parts it shares; NULL: all are its own */
+  bool takes_turns;             /* others use the session, each with its cache */
+  mllm_cache *cache;            /* of this conversation; NULL: the session's */
   mllm_config config;
   mllm_tokenizer tokenizer;
 
@@ -34,15 +38,16 @@ struct mllm_generator {
                             embeddings of the prompt; no rows where an entry reads it in its place */
   mllm_tensor encoded;   /* the encoder's output for the projector, where it has no shared place */
   size_t encoded_bytes;
-  uint64_t copied_bytes; /* the session's, before this answer */
 
   uint32_t *ids; /* [capacity + 1] the conversation: the prompt, then what was decided */
   uint32_t n_ids;
+  uint32_t n_read;   /* of the prompt */
   uint32_t image_at; /* where the features stand among them; MLLM_NO_TOKEN: nowhere */
   uint8_t *suppressed; /* [vocabulary] */
   mllm_sampler sampler;
   mllm_utf8_stream utf8;
-  char *text; /* a token's characters */
+  size_t longest_token; /* bytes */
+  char *text;           /* a token's characters */
 
   bool is_ready;       /* a prompt was read */
   const float *logits; /* of the last run, until the next one */
@@ -56,6 +61,24 @@ struct mllm_generator {
   mllm_statistics statistics;
 };
 
+/* Another conversation over the same session: it has its own ids, embeddings and text, and is lent
+ * the rest. Give it a cache before it starts; it owns it. The lender outlives it. */
+mllm_status mllm_generator_share(mllm_generator *lender, mllm_generator **generator,
+                                 mllm_error *error);
+
+/* Starts as mllm_generate_start does, but reads nothing of the prompt yet. */
+mllm_status mllm_generate_open(mllm_generator *generator, const mllm_prompt *prompt,
+                               const mllm_generate_options *options, mllm_error *error);
+
+/* Reads a chunk of the prompt; behind the last it decides the first token, and is_ready. */
+mllm_status mllm_generate_read(mllm_generator *generator, mllm_error *error);
+
+/* Lets the session use this conversation's cache. */
+mllm_status mllm_take_turn(mllm_generator *generator, mllm_error *error);
+
+/* The options of an answer, with the bundle's own where they say nothing. */
+void mllm_set_options(mllm_generator *generator, const mllm_generate_options *options);
+
 /* Fills ids, n_ids from the prompt; `has_image`: rows of features stand among them. */
 mllm_status mllm_prompt_ids(mllm_generator *generator, const mllm_prompt *prompt, bool has_image,
                             mllm_error *error);
@@ -64,6 +87,9 @@ mllm_status mllm_prompt_ids(mllm_generator *generator, const mllm_prompt *prompt
  * rows of the prompt, is only asked for their shape. */
 mllm_status mllm_encode_media(mllm_generator *generator, const mllm_prompt *prompt,
                               mllm_error *error);
+
+/* Sets the features' dims to the largest that there can be, and runs nothing. */
+mllm_status mllm_bound_features(mllm_generator *generator, mllm_error *error);
 
 /* Runs that one: it writes the features where the prompt has them. */
 mllm_status mllm_place_features(mllm_generator *generator, mllm_error *error);

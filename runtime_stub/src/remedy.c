@@ -39,6 +39,8 @@ static const remedy remedies[] = {
     {"MLC-X028", "register the device before the model is opened, as mllmc run does"},
     {"MLC-X029", "see what the device says; mllmc doctor lists what is installed"},
     {"MLC-X040", "leave --speculate out, or give a draft of the same family"},
+    {"MLC-X041", "give each conversation a session of its own"},
+    {"MLC-X042", "shorten the prompt, ask for fewer tokens, or allow more bytes of cache"},
 };
 
 const char *mllm_remedy(const char *code) {

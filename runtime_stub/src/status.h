@@ -17,6 +17,8 @@
 #define MLLM_CODE_NO_DEVICE "MLC-X028"
 #define MLLM_CODE_DEVICE    "MLC-X029"
 #define MLLM_CODE_DRAFTS    "MLC-X040"
+#define MLLM_CODE_SHARED    "MLC-X041"
+#define MLLM_CODE_ADMISSION "MLC-X042"
 
 /* Writes status, code and message (printf-like); location stays. error may be NULL. Returns status.
  */
