@@ -2,7 +2,8 @@
 
 A bundle holds each distinct (digest, layout) once. `panel16` interleaves 16 rows of a [N, K]
 matrix, so that a kernel loads one vector for each k: panel p, row k, lane j is W[16p + j, k]. Codes
-of less than a byte stay packed: a byte holds those of one row, low bits first along k.
+of less than a byte stay packed: a byte holds those of one row, low bits first along k. `quads16`,
+of codes, has four of a row side by side, as products of bytes that are summed by fours read them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllm_compiler.dialects.cpu.base import LANES
-from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
+from mllm_compiler.dialects.cpu.weights import PLAIN, QUAD, QUADS16, packed_shape
 from mllm_compiler.weights import DTYPES, NARROW, WeightStore, nbytes_of, unpacked
 
 CHUNK: Final = 4 << 20
@@ -69,7 +70,7 @@ class PackedWeight:
         if self.layout == PLAIN:
             yield from _pieces(memoryview(raw))
             return
-        if self.bits < 8:
+        if self.bits < 8 or self.layout == QUADS16:
             array = np.frombuffer(raw, np.uint8)
             yield from (p.reshape(-1).data for p in self._code_panels(array))
             return
@@ -78,7 +79,7 @@ class PackedWeight:
             yield panels.reshape(-1).view(np.uint8).data
 
     def _code_panels(self, raw: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
-        """The panels of codes that share bytes, a few at a time: 16 rows are whole bytes."""
+        """The panels of codes, a few at a time: 16 rows are whole bytes, where codes share them."""
         rows, columns, bits = self.shape[0], prod(self.shape[1:]), self.bits
         step = max(1, CHUNK // max(1, LANES * columns)) * LANES
         for start in range(0, rows, step):
@@ -86,11 +87,11 @@ class PackedWeight:
             first, last = (n * columns * bits for n in (start, start + count))
             part = raw[first // 8 : -(-last // 8)]
             codes = unpacked(part, DTYPES[self.dtype], count * columns).reshape(count, columns)
-            wide = np.pad(
-                codes.view(np.uint8) & ((1 << bits) - 1), ((0, 0), (0, -columns % (8 // bits)))
-            )
+            together = (QUAD if self.layout == QUADS16 else 1) * 8 // bits
+            narrow = codes.view(np.uint8) & ((1 << bits) - 1)
+            wide = np.pad(narrow, ((0, 0), (0, -columns % together)))
             for panels in pack_panels(wide):
-                yield share_bytes(panels, bits)
+                yield quads(panels, bits) if self.layout == QUADS16 else share_bytes(panels, bits)
 
 
 def pack_panels(matrix: NDArray[np.generic]) -> Iterator[NDArray[np.generic]]:
@@ -113,6 +114,15 @@ def share_bytes(panels: NDArray[np.generic], bits: int) -> NDArray[np.uint8]:
     apart = panels.reshape(count, columns * bits // 8, 8 // bits, lanes).astype(np.uint8)
     places = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
     return np.ascontiguousarray(np.bitwise_or.reduce(apart << places, axis=2))
+
+
+def quads(panels: NDArray[np.generic], bits: int) -> NDArray[np.uint8]:
+    """Panels [P, K, 16] of codes as [P, groups, 16, 4] bytes, four codes of a row side by side."""
+    count, columns, lanes = panels.shape
+    each = 8 // bits
+    apart = panels.reshape(count, columns // (each * QUAD), each, QUAD, lanes).astype(np.uint8)
+    places = np.arange(0, 8, bits, dtype=np.uint8)[:, None, None]
+    return np.ascontiguousarray(np.bitwise_or.reduce(apart << places, axis=2).swapaxes(2, 3))
 
 
 def unpack_panels(panels: NDArray[np.generic], rows: int) -> NDArray[np.generic]:

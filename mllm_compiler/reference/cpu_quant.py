@@ -27,7 +27,13 @@ from mllm_compiler.reference.mllm_quant import (
     spread,
 )
 from mllm_compiler.reference.mllm_vision import windows
-from mllm_compiler.reference.panels import columns, split_codes, unpack, unpack_codes
+from mllm_compiler.reference.panels import (
+    columns,
+    split_codes,
+    unpack,
+    unpack_codes,
+    unpack_quads,
+)
 
 SINGLE = np.dtype(np.float32)
 
@@ -43,7 +49,7 @@ def _matrix(op: CodedWeight, arrays: dict[SSAValue, Array], depth: int) -> Scale
     scale, zero = arrays[op.w_scale], None if op.w_zero is None else arrays[op.w_zero]
     if zero is not None and zero.ndim:
         zero = unpack_codes(zero, n, blocks, op.zero_code.data)
-    codes = unpack_codes(arrays[op.w], n, depth, op.code.data)
+    codes = unpack_quads(arrays[op.w], n, depth, op.code.data)
     return Scaled(codes, unpack(scale, n) if scale.ndim else scale, zero)
 
 

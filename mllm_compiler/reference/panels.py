@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mllm_compiler.dialects.cpu.base import CpuOp
-from mllm_compiler.dialects.cpu.weights import PLAIN, packed_shape
+from mllm_compiler.dialects.cpu.weights import PLAIN, QUADS16, packed_shape
 from mllm_compiler.dialects.types import tensor_type
 from mllm_compiler.reference.executor import Array, Frame
 from mllm_compiler.weights import NARROW, packed
@@ -17,6 +17,8 @@ def held(array: Array, layout: str) -> Array:
     bits = NARROW.get(array.dtype, 8)
     if layout == PLAIN:
         return array if bits == 8 else packed(array)
+    if layout == QUADS16:
+        return pack_quads(array.view(np.uint8), bits).view(array.dtype if bits == 8 else np.uint8)
     return pack(array) if bits == 8 else pack_codes(array.view(np.uint8), bits)
 
 
@@ -50,6 +52,30 @@ def unpack_codes(panels: Array, rows: int, columns: int, code: str) -> Array:
     if bits == 8:
         return wide
     return split_codes(wide, code)[:, :columns]
+
+
+def pack_quads(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """The quads [ceil(N / 16), groups, 16, 4] of codes [N, ...] of so many bits.
+
+    Byte (p, g, j, i) has code QUAD * (g * each + s) + i of row 16p + j in its bits from s * bits
+    on, where `each` codes share a byte.
+    """
+    flat = codes.reshape(codes.shape[0], -1) & ((1 << bits) - 1)
+    panels, groups, lanes, quad = packed_shape(flat.shape, QUADS16, bits)
+    each = 8 // bits
+    padded = np.zeros((panels * lanes, groups * each * quad), np.int64)
+    padded[: flat.shape[0], : flat.shape[1]] = flat
+    apart = padded.reshape(panels, lanes, groups, each, quad)
+    shared = sum(apart[:, :, :, s] << s * bits for s in range(each))
+    return np.ascontiguousarray(np.asarray(shared).astype(np.uint8).swapaxes(1, 2))
+
+
+def unpack_quads(quads: Array, rows: int, columns: int, code: str) -> Array:
+    """The [rows, columns] codes, i8 or ui8, of quads in a format as `ui4`."""
+    bits, (panels, groups, lanes, quad) = int(code.lstrip("ui")), quads.shape
+    apart = split_codes(quads.view(np.uint8)[..., None], code)
+    flat = apart.transpose(0, 2, 1, 4, 3).reshape(panels * lanes, groups * quad * 8 // bits)
+    return flat[:rows, :columns]
 
 
 def split_codes(shared: Array, code: str) -> Array:

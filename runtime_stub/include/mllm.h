@@ -104,7 +104,7 @@ typedef struct mllm_session mllm_session;
 
 typedef struct mllm_model_options {
   uint32_t abi; /* MLLM_ABI_VERSION of the caller's header */
-  /* "scalar", "avx2", "avx512"; NULL: the environment's MLLM_CPU, else the best there is */
+  /* "scalar", "avx2", "avxvnni", "avx512", "avx512vnni"; NULL: the environment's MLLM_CPU, else the best there is */
   const char *cpu;
 } mllm_model_options;
 
@@ -115,7 +115,7 @@ mllm_status mllm_model_create(const void *program, size_t program_bytes, const v
                               mllm_model **model, mllm_error *error);
 void mllm_model_destroy(mllm_model *model);
 
-/* The variant of the kernels that was chosen: "avx512". */
+/* The variant of the kernels that was chosen: "avx512vnni". */
 const char *mllm_model_cpu(const mllm_model *model);
 uint64_t mllm_model_arena_bytes(const mllm_model *model);
 

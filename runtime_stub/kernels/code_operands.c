@@ -17,6 +17,16 @@ static bool is_panels(const mllm_view *view, size_t panels, size_t count, uint32
          mllm_extent(view, 1) == count / each + (count % each != 0) && view->dims[2] == MLLM_PANEL;
 }
 
+/* [panels, groups of count codes, 16, 4] */
+static bool is_quads(const mllm_view *view, size_t panels, size_t count, uint32_t bits,
+                     bool is_signed) {
+  const size_t each = (size_t)MLLM_QUAD * 8 / bits;
+  const uint32_t dtype = bits == 8 && is_signed ? MLLM_I8 : MLLM_U8;
+  return view->dtype == dtype && view->rank == 4 && mllm_extent(view, 0) == panels &&
+         mllm_extent(view, 1) == count / each + (count % each != 0) &&
+         view->dims[2] == MLLM_PANEL && view->dims[3] == MLLM_QUAD;
+}
+
 static bool read_scale(const mllm_view *scale, size_t panels, mllm_codes *codes) {
   codes->scale = scale->data;
   codes->scale_is_half = scale->dtype == MLLM_F16;
@@ -49,7 +59,7 @@ bool mllm_codes_make(const mllm_call *call, uint32_t first, size_t n, size_t dep
   codes->block = params->block_size > 0 ? (size_t)params->block_size : depth > 0 ? depth : 1;
   codes->blocks =
       params->block_size > 0 ? depth / codes->block + (depth % codes->block != 0) : 1;
-  return is_panels(mllm_input(call, first), panels, depth, codes->bits, codes->is_signed) &&
+  return is_quads(mllm_input(call, first), panels, depth, codes->bits, codes->is_signed) &&
          read_scale(mllm_input(call, first + 1), panels, codes) &&
          read_zero(mllm_input(call, first + 2), panels, params->zero_format, codes);
 }

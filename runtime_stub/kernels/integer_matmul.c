@@ -54,10 +54,10 @@ static void add_sums(const job *j, const mllm_code_product *p, size_t b_matrix, 
 }
 
 static void run_item(const job *j, size_t item, void *scratch) {
-  const size_t row = item % j->tiles * j->ops->tile_rows;
+  const size_t row = item % j->tiles * j->ops->product_rows;
   const size_t first = item / j->tiles % j->stretches * COLUMNS;
   const size_t matrix = item / j->tiles / j->stretches;
-  const size_t rows = smaller(j->ops->tile_rows, j->m - row);
+  const size_t rows = smaller(j->ops->product_rows, j->m - row);
   const size_t a_row = mllm_matrix_of(j->a, j->y, matrix) * j->m + row;
   const size_t b_matrix = mllm_matrix_of(j->b, j->y, matrix);
   const unsigned char *b = (const unsigned char *)j->b->data + b_matrix * j->k * j->n;
@@ -126,7 +126,7 @@ mllm_status mllm_k_integer_matmul(const mllm_call *call) {
     return MLLM_REJECT(call, "integer_matmul: extents of a, b, y and zero points disagree");
   }
   if (mllm_elements(y) == 0) return MLLM_OK;
-  j.tiles = (j.m + j.ops->tile_rows - 1) / j.ops->tile_rows;
+  j.tiles = (j.m + j.ops->product_rows - 1) / j.ops->product_rows;
   j.stretches = (j.n + COLUMNS - 1) / COLUMNS;
   const size_t items = mllm_product(y, 0, y->rank - 2) * j.tiles * j.stretches;
   mllm_parallel_for(call->context->threads, items, 1, run_items, &j);

@@ -9,6 +9,8 @@
 enum {
   MLLM_PANEL = 16,     /* columns of a weight panel */
   MLLM_TILE_ROWS = 12, /* no variant's tile has more rows */
+  MLLM_QUAD = 4,       /* codes of a row that stand side by side */
+  MLLM_TILE_DEPTH = 4096, /* codes of a tile: 255 * 255 of each fit 32 bits */
   MLLM_A_STRIDE = 64,  /* floats between rows of a tile's a that is not packed */
   MLLM_UNARY_FIRST = MLLM_EW_NEG,
   MLLM_UNARY_COUNT = 41,
@@ -100,11 +102,12 @@ typedef struct mllm_row_ops {
                      float epsilon, size_t n);
 } mllm_row_ops;
 
-/* A weight [n, depth] as codes in panels of 16 rows: byte (p, b, j) holds codes of row 16p + j,
- * from number 8b / bits on, low bits first. A code means (code - zero) * scale, with one of each
- * for all, or one for each row and block of codes, in panels [panels, blocks, 16]. */
+/* A weight [n, depth] as codes in panels of 16 rows, four of a row side by side: byte (p, g, j, i)
+ * has code 4 (8 / bits g + s) + i of row 16p + j in its bits from s * bits on; those behind the last
+ * are 0. A code means (code - zero) * scale, with one of each for all, or one for each row and block
+ * of codes, in panels [panels, blocks, 16]. */
 typedef struct mllm_codes {
-  const unsigned char *data; /* [panels, ceil(depth * bits / 8), 16] */
+  const unsigned char *data; /* [panels, ceil(depth * bits / 32), 16, 4] */
   size_t depth;
   size_t block;
   size_t blocks;
@@ -119,9 +122,15 @@ typedef struct mllm_codes {
   bool one_zero;
 } mllm_codes;
 
+/* The end of the codes from k on that are summed as integers: those of one block. */
+static inline size_t mllm_code_span(const mllm_codes *codes, size_t k, size_t limit) {
+  const size_t block_end = (k / codes->block + 1) * codes->block;
+  return block_end < limit ? block_end : limit;
+}
+
 /* A product of integers: sums[rows, 16] = x[rows, depth] w[depth, 16], which fit 32 bits. */
 typedef struct mllm_code_product {
-  size_t rows; /* 1..tile_rows */
+  size_t rows; /* 1..product_rows */
   size_t depth;
   const int32_t *x;
   size_t x_stride;
@@ -131,15 +140,28 @@ typedef struct mllm_code_product {
   int32_t *sums;
 } mllm_code_product;
 
-/* Rows of x times codes k.. of one panel; what is begun in one tile goes on in the next. */
+/* codes.c */
+typedef struct mllm_code_ops {
+  size_t product_rows;
+  void (*product)(const mllm_code_product *product);
+  /* w[depth, 16]: what the codes k.. of a panel mean */
+  void (*reals)(float *w, const mllm_codes *codes, size_t panel, size_t k, size_t depth);
+} mllm_code_ops;
+
+/* Rows of x times codes k.. of one panel; what is begun in one tile goes on in the next. x is bytes
+ * with sign (of a u8, the code less 128), one span of codes behind another, each from and to a
+ * multiple of four, zeros where the codes are another span's. */
 typedef struct mllm_code_tile {
   const mllm_codes *codes;
   size_t panel;
-  size_t rows; /* 1..tile_rows */
+  size_t rows; /* 1..tile rows, less one where x has zero points */
   size_t k;
-  size_t depth;
-  const int32_t *x; /* [rows, x_stride]: from code k on, minus their zero points */
+  size_t depth; /* at most MLLM_TILE_DEPTH */
+  const int8_t *x; /* [rows, x_stride]; where x has zero points, a row of ones behind the last */
   size_t x_stride;
+  const int32_t *x_sums;  /* [rows, x_spans] of each span's bytes */
+  const int32_t *x_zeros; /* [rows, x_spans] zero points of each span, less 128 of a u8; or NULL */
+  size_t x_spans;
   double *sums; /* [rows, 16]: of the block that is not done; whole numbers */
   double *y;    /* [rows, 16]: of the blocks that are done, scaled */
   const float *x_scale; /* of row r and block g at r * x_scale_row + g * x_scale_block; or NULL */
@@ -147,14 +169,11 @@ typedef struct mllm_code_tile {
   size_t x_scale_block;
 } mllm_code_tile;
 
-/* codes.c */
-typedef struct mllm_code_ops {
-  size_t tile_rows;
-  void (*product)(const mllm_code_product *product);
+/* code_tiles.c */
+typedef struct mllm_tile_ops {
+  size_t rows;
   void (*tile)(const mllm_code_tile *tile);
-  /* w[depth, 16]: what the codes k.. of a panel mean */
-  void (*reals)(float *w, const mllm_codes *codes, size_t panel, size_t k, size_t depth);
-} mllm_code_ops;
+} mllm_tile_ops;
 
 typedef struct mllm_ops {
   const char *name;
@@ -162,9 +181,11 @@ typedef struct mllm_ops {
   const mllm_math_ops *math;
   const mllm_row_ops *rows;
   const mllm_code_ops *codes;
+  const mllm_tile_ops *tiles;
 } mllm_ops;
 
-/* cpu: "scalar", "avx2", "avx512", or NULL: the environment's MLLM_CPU, else the best. */
+/* cpu: "scalar", "avx2", "avxvnni", "avx512", "avx512vnni", or NULL: the environment's MLLM_CPU,
+ * else the best. */
 mllm_status mllm_choose_ops(const char *cpu, const mllm_ops **ops, mllm_error *error);
 
 #endif /* MLLM_OPS_H */

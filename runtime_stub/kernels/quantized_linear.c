@@ -1,24 +1,31 @@
 /* quantized_linear.c - rows of codes by a weight of codes: exact sums, scaled in double precision
  * in the order of their blocks, rounded once.
  *
- * An item is a few rows and a stretch of panels. Its rows are widened, a chunk of the depth at a
- * time, to 32 bits and less their zero points; what is summed of each panel waits in scratch. */
+ * An item is a few rows and a stretch of panels. Its rows are laid out as tiles read them, a chunk
+ * of the depth at a time; what is summed of each panel waits in scratch. */
 #include "code_operands.h"
 #include "columns.h"
 
-enum { CHUNK = 1024, PANELS = 64, ITEMS_PER_THREAD = 4, TILE_BYTES = MLLM_PANEL * sizeof(double) };
-_Static_assert(MLLM_TILE_ROWS * (CHUNK * sizeof(int32_t) + 2 * PANELS * TILE_BYTES) <=
-                   MLLM_SCRATCH_BYTES,
-               "rows and sums of an item");
+enum {
+  CHUNK = 1024,
+  BYTES = CHUNK * MLLM_QUAD, /* of a row's chunk where each code is a span */
+  PANELS = 64,
+  ITEMS_PER_THREAD = 4,
+  ROW_BYTES = BYTES + 2 * CHUNK * sizeof(int32_t) + 2 * PANELS * MLLM_PANEL * sizeof(double)
+};
+_Static_assert((MLLM_TILE_ROWS + 1) * ROW_BYTES <= MLLM_SCRATCH_BYTES, "rows of an item, and ones");
+_Static_assert((size_t)CHUNK <= (size_t)MLLM_TILE_DEPTH, "sums of 32 bits");
 
 typedef struct job {
-  const mllm_code_ops *ops;
+  const mllm_tile_ops *ops;
+  size_t tile_rows;
   mllm_codes codes;
   const mllm_view *x;       /* [rows, depth] */
   const mllm_view *x_scale; /* of all, or of each row, or of each row and block */
   const mllm_view *x_zero;  /* likewise, or absent */
   size_t x_scales;          /* of a row; 0: one for all */
   size_t x_zeros;
+  bool has_zeros; /* x has, less what its bytes with sign are of its codes */
   const float *bias;
   const mllm_view *out; /* outputs, whose columns stand one behind another */
   size_t rows, panels;
@@ -28,16 +35,40 @@ typedef struct job {
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* wide[count] = codes k.. of a row, less the zero points of their blocks */
-static void widen_row(const job *j, size_t row, size_t k, size_t count, int32_t *wide) {
-  const size_t block = j->x_zeros > 1 ? j->codes.block : j->codes.depth;
-  for (const size_t end = k + count; k < end;) {
-    const size_t part = smaller(end, (k / block + 1) * block) - k;
-    const size_t at = row * j->x_zeros + (j->x_zeros > 1 ? k / block : 0);
-    const int32_t zero = mllm_is_present(j->x_zero) ? mllm_byte_at(j->x_zero, at) : 0;
-    mllm_widen(wide, j->x, row * j->codes.depth + k, part, zero);
-    wide += part;
-    k += part;
+/* Codes k.. of a row, span behind span, from and to multiples of four. */
+static void lay_out(const job *j, size_t row, size_t k, size_t depth, int8_t *x, int32_t *sums,
+                    int32_t *zeros) {
+  const bool is_signed = j->x->dtype == MLLM_I8;
+  const uint8_t flip = is_signed ? 0 : 128;
+  const uint8_t *codes = (const uint8_t *)j->x->data + row * j->codes.depth;
+  for (const size_t limit = k + depth; k < limit;) {
+    const size_t end = mllm_code_span(&j->codes, k, limit);
+    const size_t before = k % MLLM_QUAD, after = (MLLM_QUAD - end % MLLM_QUAD) % MLLM_QUAD;
+    int32_t sum = 0;
+    memset(x, 0, before);
+    x += before;
+    for (size_t i = 0; i < end - k; i++) {
+      x[i] = (int8_t)(codes[k + i] ^ flip);
+      sum += x[i];
+    }
+    x += end - k;
+    memset(x, 0, after);
+    x += after;
+    *sums++ = sum;
+    const size_t at = row * j->x_zeros + (j->x_zeros > 1 ? k / j->codes.block : 0);
+    *zeros++ = (mllm_is_present(j->x_zero) ? mllm_byte_at(j->x_zero, at) : 0) - flip;
+    k = end;
+  }
+}
+
+/* As a row of x whose codes are all 1. */
+static void lay_out_ones(const job *j, size_t k, size_t depth, int8_t *x) {
+  for (const size_t limit = k + depth; k < limit;) {
+    const size_t end = mllm_code_span(&j->codes, k, limit);
+    const size_t first = k / MLLM_QUAD * MLLM_QUAD;
+    const size_t last = (end + MLLM_QUAD - 1) / MLLM_QUAD * MLLM_QUAD;
+    for (size_t i = first; i < last; i++) *x++ = i >= k && i < end;
+    k = end;
   }
 }
 
@@ -58,17 +89,25 @@ static void finish(const job *j, size_t row, size_t rows, size_t panel, const do
 }
 
 static void run_item(const job *j, size_t item, void *scratch) {
-  const size_t row = item % j->tiles * j->ops->tile_rows;
+  const size_t row = item % j->tiles * j->tile_rows;
   const size_t first = item / j->tiles * j->stretch;
-  const size_t rows = smaller(j->ops->tile_rows, j->rows - row);
+  const size_t rows = smaller(j->tile_rows, j->rows - row);
   const size_t panels = smaller(j->stretch, j->panels - first);
   const size_t tile_size = rows * MLLM_PANEL;
   double *y = scratch;
   double *sums = y + panels * tile_size;
-  int32_t *wide = (int32_t *)(sums + panels * tile_size);
+  int32_t *x_sums = (int32_t *)(sums + panels * tile_size);
+  int32_t *x_zeros = x_sums + rows * CHUNK;
+  int8_t *x = (int8_t *)(x_zeros + rows * CHUNK);
   const bool in_blocks = j->x_scales > 1 || j->x_zeros > 1;
   memset(y, 0, 2 * panels * tile_size * sizeof *y);
-  mllm_code_tile tile = {.codes = &j->codes, .rows = rows, .x = wide, .x_stride = CHUNK};
+  mllm_code_tile tile = {.codes = &j->codes,
+                         .rows = rows,
+                         .x = x,
+                         .x_stride = BYTES,
+                         .x_sums = x_sums,
+                         .x_zeros = j->has_zeros ? x_zeros : NULL,
+                         .x_spans = CHUNK};
   if (in_blocks) {
     tile.x_scale = (const float *)j->x_scale->data + row * j->x_scales;
     tile.x_scale_row = j->x_scales;
@@ -77,7 +116,10 @@ static void run_item(const job *j, size_t item, void *scratch) {
   for (size_t k = 0; k < j->codes.depth; k += CHUNK) {
     tile.k = k;
     tile.depth = smaller(CHUNK, j->codes.depth - k);
-    for (size_t r = 0; r < rows; r++) widen_row(j, row + r, k, tile.depth, wide + r * CHUNK);
+    for (size_t r = 0; r < rows; r++) {
+      lay_out(j, row + r, k, tile.depth, x + r * BYTES, x_sums + r * CHUNK, x_zeros + r * CHUNK);
+    }
+    if (j->has_zeros) lay_out_ones(j, k, tile.depth, x + rows * BYTES);
     for (size_t p = 0; p < panels; p++) {
       tile.panel = first + p;
       tile.y = y + p * tile_size;
@@ -136,13 +178,15 @@ static mllm_status read_call(const mllm_call *call, job *j) {
 }
 
 mllm_status mllm_k_quantized_linear(const mllm_call *call) {
-  job j = {.ops = call->context->ops->codes};
+  job j = {.ops = call->context->ops->tiles};
   const mllm_status status = read_call(call, &j);
   if (status != MLLM_OK) return status;
   if (j.rows == 0 || j.panels == 0) return MLLM_OK;
   j.bias = mllm_input(call, 6)->data;
   j.out = call->out;
-  j.tiles = (j.rows + j.ops->tile_rows - 1) / j.ops->tile_rows;
+  j.has_zeros = mllm_is_present(j.x_zero) || j.x->dtype == MLLM_U8;
+  j.tile_rows = j.ops->rows - (j.has_zeros ? 1U : 0U);
+  j.tiles = (j.rows + j.tile_rows - 1) / j.tile_rows;
   const size_t wanted = mllm_threads_count(call->context->threads) * (size_t)ITEMS_PER_THREAD;
   const size_t split = (wanted + j.tiles - 1) / j.tiles;
   j.stretch = smaller(PANELS, (j.panels + split - 1) / split);

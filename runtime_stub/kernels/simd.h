@@ -8,7 +8,7 @@
 #include <string.h>
 
 #ifndef MLLM_VARIANT
-#error "compile with -DMLLM_VARIANT=scalar, avx2 or avx512"
+#error "compile with -DMLLM_VARIANT=scalar, avx2, avxvnni, avx512 or avx512vnni"
 #endif
 #define MLLM_JOIN_(a, b)        mllm_##a##_##b
 #define MLLM_JOIN(a, b)         MLLM_JOIN_(a, b)

@@ -254,7 +254,7 @@ def test_head_and_embedding_share_their_codes() -> None:
     PlanMemory().apply(Context(), module)
     artifact = emit(module)
     assert [(w.dtype, w.layout, w.nbytes) for w in artifact.weights] == [
-        ("ui4", "panel16", 96 * 32 // 2),
+        ("ui4", "quads16", 96 * 32 // 2),
         ("f16", "panel16", 96 * 2 * 2),
     ]
     with CRunner(artifact, g.store) as runner:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from xdsl.dialects import test
 from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType, f16, f32, i8, i32, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -20,6 +20,7 @@ from mllm_compiler.dialects.cpu.coded import FORMATS
 from mllm_compiler.dialects.cpu.conv import POOLS
 from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS, REDUCTIONS
 from mllm_compiler.dialects.dims import Dim, DimsAttr, tensor_of
+from mllm_compiler.dialects.mllm import BlobAttr
 from mllm_compiler.dialects.types import ui8
 
 HEADER = Path(__file__).parents[2] / "runtime_stub/include/mllm_program.h"
@@ -100,7 +101,7 @@ CODED = {"n": 20, "code": "ui4", "zero_code": "i8", "block_size": 8}
 def coded_examples() -> list[cpu.CpuOp]:
     """The ops on codes."""
     x, codes, real = value(1, 3, 15), value(1, 3, 15, element=i8), value()
-    weight = (value(2, 8, 16, element=ui8), value(2, 2, 16, element=f16))
+    weight = (value(2, 2, 16, 4, element=ui8), value(2, 2, 16, element=f16))
     zero, kind = value(2, 2, 16, element=i8), TensorType(i8, (1, 3, 15))
     window = {"strides": [1], "pads": [0, 0], "dilations": [1], "groups": 1}
     return [
@@ -208,7 +209,7 @@ def broken() -> list[tuple[str, cpu.CpuOp]]:
 
 def broken_codes() -> list[tuple[str, cpu.CpuOp]]:
     x, codes, ids = value(1, 3, 15), value(1, 3, 15, element=i8), value(1, 3, element=i64)
-    w, scale, linear = value(2, 8, 16, element=ui8), value(2, 2, 16), cpu.F32DequantizedLinearOp
+    w, scale, linear = value(2, 2, 16, 4, element=ui8), value(2, 2, 16), cpu.F32DequantizedLinearOp
     rows, none, y = value(1, 3, 1), {"activation": "none"}, t(1, 3, 20)
     quantised, kind = cpu.QuantizedLinearOp, TensorType(i8, (1, 3, 15))
     matrix, window = value(15, 4, element=i8), {"strides": [1], "dilations": [1], "groups": 1}
@@ -285,3 +286,12 @@ def test_kernels_are_the_runtimes() -> None:
 def test_programs_spell_back(text: str) -> None:
     program = elementwise.words(text)
     assert elementwise.words(elementwise.spell(program)) == program
+
+
+@pytest.mark.parametrize("element", [f16, i64])
+def test_only_codes_stand_in_quads(element: Attribute) -> None:
+    digest = "sha256:" + "0" * 64
+    made = cpu.WeightOp(BlobAttr.of(digest, element, (4, 4)), "quads16", "w")
+    with pytest.raises(VerifyException, match=r"C1: layout is plain.*quads16"):
+        made.verify_()
+    cpu.WeightOp(BlobAttr.of(digest, i8, (4, 4)), "quads16", "w").verify_()

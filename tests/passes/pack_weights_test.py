@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mllm_compiler.backends.artifact import stream_weights
 from mllm_compiler.passes import pack_weights
 from mllm_compiler.passes.pack_weights import PackedWeight, pack_panels, unpack_panels
+from mllm_compiler.reference.panels import pack_quads, unpack_quads
 from mllm_compiler.weights import DTYPES, NARROW, WeightStore
 
 
@@ -94,3 +95,31 @@ def test_codes_of_a_panel_share_bytes_along_k(dtype: str, rows: int, columns: in
     for n, k in np.ndindex(rows, columns):
         shared = int(panels[n // 16, k * bits // 8, n % 16])
         assert shared >> k * bits % 8 & ((1 << bits) - 1) == codes[n, k]
+
+
+@given(
+    st.sampled_from(["i8", "ui8", "i4", "ui4", "i2", "ui2"]), st.integers(1, 70), st.integers(1, 39)
+)
+def test_four_codes_of_a_row_stand_side_by_side(dtype: str, rows: int, columns: int) -> None:
+    """Byte (p, g, j, i) has code 4 (8 / bits g + s) + i of row 16p + j from bit s * bits on."""
+    bits, store = NARROW.get(DTYPES[dtype], 8), WeightStore()
+    codes = (np.arange(rows * columns) % (1 << bits)).astype(np.uint8).reshape(rows, columns)
+    packed = PackedWeight(
+        name="w", digest=store.add(codes.view(DTYPES[dtype])), dtype=dtype, shape=(rows, columns),
+        layout="quads16", offset=0,
+    )  # fmt: skip
+    original, pack_weights.CHUNK = pack_weights.CHUNK, 16 * columns
+    try:
+        raw = np.frombuffer(b"".join(packed.chunks(store)), np.uint8)
+    finally:
+        pack_weights.CHUNK = original
+    assert len(raw) == packed.nbytes
+    together = 4 * 8 // bits
+    found = raw.reshape(-(-rows // 16), -(-columns // together), 16, 4)
+    for n, k in np.ndindex(rows, columns):
+        shared = int(found[n // 16, k // together, n % 16, k % 4])
+        assert shared >> k % together // 4 * bits & ((1 << bits) - 1) == codes[n, k]
+    quads = pack_quads(codes, bits)
+    np.testing.assert_array_equal(found, quads)
+    again = unpack_quads(quads.view(np.int8) if dtype == "i8" else quads, rows, columns, dtype)
+    np.testing.assert_array_equal(again.view(np.uint8) & ((1 << bits) - 1), codes)

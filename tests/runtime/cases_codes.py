@@ -46,6 +46,19 @@ def code_panels(codes: Array, code: str) -> Array:
     return pack_panels(np.ascontiguousarray(shared(codes.T, code).T))
 
 
+def code_quads(codes: Array, code: str) -> Array:
+    """[N, K] codes as [ceil(N / 16), groups, 16, 4] bytes: see `quads16` of cpu.weight."""
+    bits = int(code.lstrip("ui"))
+    each, (n, k) = 8 // bits, codes.shape
+    groups = -(-k // (4 * each))
+    made = np.zeros((-(-n // 16), groups, 16, 4), np.uint8)
+    for row, column in np.ndindex(n, k):
+        group, within = divmod(column, 4 * each)
+        part = int(codes[row, column]) & ((1 << bits) - 1)
+        made[row // 16, group, row % 16, within % 4] |= part << within // 4 * bits
+    return made.view(np.int8) if code == "i8" else made
+
+
 def spread(parameter: Array, k: int, size: int) -> Array:
     """[..., blocks] as [..., K]."""
     return np.repeat(parameter, size or max(k, 1), -1)[..., :k]
@@ -69,7 +82,7 @@ def quantised() -> Iterator[Case]:
             x_zero = codes_of(FORMATS[i % 2], *x_scale.shape, seed=2) if i % 3 else None
             bias = normal(n, seed=3) if i % 2 else None
             zeros = None if w_zero is None else code_panels(w_zero, code)
-            operands = (x, x_scale, code_panels(w, code), pack_panels(w_scale), zeros, x_zero, bias)
+            operands = (x, x_scale, code_quads(w, code), pack_panels(w_scale), zeros, x_zero, bias)
             number = FORMATS.index(code)
             yield Case(
                 f"quantized-linear-{m}x{k}x{n}-{size}-{code}",
@@ -107,10 +120,27 @@ def one_number_for_all() -> Iterator[Case]:
     x, w = codes_of("ui8", 2, 3, 50), codes_of("i8", 21, 50)
     wide = (x.astype(np.int64) - 7) @ (w.astype(np.int64) + 3).T
     y = f32(wide.astype(np.float64) * np.float64(np.float32(0.3)) * np.float64(np.float32(0.7)))
-    sides = (np.float32(0.7), code_panels(w, "i8"), np.float32(0.3), np.int8(-3), np.uint8(7))
+    sides = (np.float32(0.7), code_quads(w, "i8"), np.float32(0.3), np.int8(-3), np.uint8(7))
     operands = (x, *map(np.asarray, sides))
     yield Case("quantized-linear-scalars", "quantized_linear", operands, (21, 0, 0, 0), y,
                frozenset({2}), rtol=0, atol=0)  # fmt: skip
+
+
+def extremes() -> Iterator[Case]:
+    """The largest products that there are: sums of pairs of them leave 16 bits."""
+    for kind in ("i8", "ui8"):
+        for code in FORMATS:
+            for at, (left, right) in enumerate(((0, 0), (0, 1), (1, 1))):
+                low, high = limits(kind)
+                x = np.full((5, 333), (low, high - 1)[left], np.uint8 if low == 0 else np.int8)
+                low, high = limits(code)
+                w = np.full((18, 333), (low, high - 1)[right], np.uint8 if low == 0 else np.int8)
+                y = f32(x.astype(np.int64) @ w.astype(np.int64).T)
+                sides = np.asarray(np.float32(1)), code_quads(w, code), np.asarray(np.float32(1))
+                number = FORMATS.index(code)
+                yield Case(f"quantized-linear-extreme-{kind}-{code}-{at}", "quantized_linear",
+                           (x, *sides), (18, number, number, 0), y, frozenset({2}),
+                           rtol=0, atol=0)  # fmt: skip
 
 
 def dequantised() -> Iterator[Case]:
@@ -126,7 +156,7 @@ def dequantised() -> Iterator[Case]:
             zero = codes_of(code, n, blocks, seed=(i, "zero")) if i % 3 else None
             wide = w.astype(np.int64) - (0 if zero is None else spread(zero, k, size))
             reals = f32(wide) * f32(spread(scale, k, size))
-            coded = (code_panels(w, code), pack_panels(scale),
+            coded = (code_quads(w, code), pack_panels(scale),
                      None if zero is None else code_panels(zero, code))  # fmt: skip
             x, bias = normal(m, k, seed=i), normal(n, seed=2) if i % 2 else None
             y = x.astype(np.float64) @ reals.astype(np.float64).T
@@ -322,6 +352,6 @@ def convolved(
 
 
 MAKERS = (
-    *(quantised, one_number_for_all, dequantised, quantize),
+    *(quantised, extremes, one_number_for_all, dequantised, quantize),
     *(dynamic, unpack, integer_matmul, integer_conv),
 )

@@ -9,7 +9,7 @@ from tests.runtime.cases import Case, all_cases
 from tests.runtime.library import Model, RunError, Session
 from tests.runtime.program_writer import ProgramWriter
 
-CPUS = ("scalar", "avx2", "avx512")
+CPUS = ("scalar", "avx2", "avxvnni", "avx512", "avx512vnni")
 
 
 def has(cpu: str) -> bool:

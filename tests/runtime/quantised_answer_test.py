@@ -37,7 +37,7 @@ def test_a_quantised_language_model_speaks(form: str, tmp_path: Path, trust: Pat
         expected = onnx.text(prompt, 20, onnx.sampler(0.0, seed))
         assert tokens(model, prompt, max_new_tokens=20) == expected
     held = open_bundle(bundle, LOOK).manifest.weights
-    products = [w for w in held if w.layout == "panel16" and w.dtype == element]
-    assert len(products) >= 14
+    products = [w for w in held if w.layout == "quads16" and w.dtype == element]
+    assert len(products) >= 11
     bits = 4 if element == "ui4" else 8
     assert all(w.size == -(-w.shape[0] // 16) * 16 * w.shape[1] * bits // 8 for w in products)

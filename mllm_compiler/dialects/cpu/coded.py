@@ -1,8 +1,9 @@
 """Weights that stay codes in memory: products with them, and rows of tables of them.
 
-A weight [N, K] of codes lies in panels of 16 rows like any other, [ceil(N / 16), K, 16]; where a
-code is narrower than a byte, byte (p, b, j) holds those of row 16p + j from number 8b / bits on,
-low bits first. Its scales and zero points [N, blocks] lie in panels too, or are scalars.
+A weight [N, K] of codes lies in panels of 16 rows in which four codes of a row stand side by side,
+the layout `quads16` of `cpu.weight`: [ceil(N / 16), groups, 16, 4]. Its scales and zero points
+[N, blocks] lie in panels [ceil(N / 16), blocks, 16], where byte (p, b, j) holds the codes of row
+16p + j from number 8b / bits on, low bits first; or they are scalars.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from xdsl.irdl import (
 
 from mllm_compiler.dialects.cpu.base import LANES, CpuOp
 from mllm_compiler.dialects.cpu.linalg import ACTIVATIONS, are_columns
+from mllm_compiler.dialects.cpu.weights import QUAD
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm.contract import all_agree, check
 from mllm_compiler.dialects.types import element_of, i2, i4, is_float, shape_of, ui2, ui4, ui8
@@ -46,14 +48,20 @@ def byte_count(count: Dim, code: str) -> Dim:
     return count if each == 1 else (count + (each - 1)) // each
 
 
+def group_count(count: Dim, code: str) -> Dim:
+    """The groups of four bytes of some codes of a row."""
+    each = QUAD * 8 // int(code.lstrip("ui"))
+    return (count + (each - 1)) // each
+
+
 def _check_weight(op: CodedWeight, depth: Dim) -> None:
     """C1 to C3 of a weight [n, depth]."""
     n, size, code = op.n.value.data, op.block_size.value.data, op.code.data
     check(op, 3, size >= 0, f"block_size {size}")
     panels = -(-n // LANES)
     blocks = Dim.const(1) if size == 0 else (depth + (size - 1)) // size
-    fits = all_agree(shape_of(op.w), (panels, byte_count(depth, code), LANES))
-    check(op, 1, fits, "w is [ceil(n / 16), bytes of K codes, 16]")
+    fits = all_agree(shape_of(op.w), (panels, group_count(depth, code), LANES, QUAD))
+    check(op, 1, fits, "w is [ceil(n / 16), groups of K codes, 16, 4]")
     fits = _is_side(op.w_scale, (panels, blocks, LANES)) and is_float(element_of(op.w_scale))
     zeros = (panels, byte_count(blocks, op.zero_code.data), LANES)
     fits &= op.w_zero is None or _is_side(op.w_zero, zeros)
@@ -71,7 +79,7 @@ class QuantizedLinearOp(CpuOp):
     Sums of integers are exact; blocks are scaled in double precision, in their order, and the
     result is rounded once: see `mllm.quantized_linear`.
 
-    C1  w is [ceil(n / 16), bytes of K codes, 16].
+    C1  w is [ceil(n / 16), groups of K codes, 16, 4].
     C2  w_scale and w_zero are scalars or [ceil(n / 16), blocks, 16]; w_scale is f32 or f16.
     C3  block_size is 0 or more.
     C4  x_scale and x_zero are scalars, [..., 1] or [..., blocks].
@@ -115,7 +123,7 @@ class F32DequantizedLinearOp(CpuOp):
 
     The codes are turned into f32 a tile at a time; then as `cpu.f32_linear`.
 
-    C1  w is [ceil(n / 16), bytes of K codes, 16].
+    C1  w is [ceil(n / 16), groups of K codes, 16, 4].
     C2  w_scale and w_zero are scalars or [ceil(n / 16), blocks, 16]; w_scale is f32 or f16.
     C3  block_size is 0 or more.
     C4  bias is [n].

@@ -24,17 +24,26 @@ from mllm_compiler.dialects.types import bits_of, tensor_type, ui8
 
 PLAIN: Final = "plain"
 PANEL16: Final = "panel16"
+QUADS16: Final = "quads16"
+
+QUAD: Final = 4
+"""Codes of a row that stand side by side in `quads16`."""
+
+
+LAYOUT_RULE: Final = "layout is plain, panel16 or, of elements of a byte at most, quads16"
 
 
 def packed_shape(shape: tuple[int, ...], layout: str, bits: int = 8) -> tuple[int, ...]:
-    """The shape that a weight has in a layout; panel16 reads all axes but the first as one.
+    """The shape that a weight has in a layout; panels read all axes but the first as one.
 
     Codes of less than a byte, of so many bits, count the bytes that they share.
     """
     if layout == PLAIN:
         return shape if bits >= 8 else (-(-prod(shape) * bits // 8),)
-    columns = prod(shape[1:])
-    return (-(-shape[0] // LANES), columns if bits >= 8 else -(-columns * bits // 8), LANES)
+    panels, columns = -(-shape[0] // LANES), prod(shape[1:])
+    if layout == QUADS16:
+        return (panels, -(-columns // (QUAD * 8 // min(bits, 8))), LANES, QUAD)
+    return (panels, columns if bits >= 8 else -(-columns * bits // 8), LANES)
 
 
 @irdl_op_definition
@@ -43,14 +52,17 @@ class WeightOp(IRDLOperation):
 
     `plain` is row-major. `panel16` reads the blob as [N, K] and interleaves 16 rows: panel p, row
     k, lane j holds W[16p + j, k], zero where 16p + j >= N. Codes of less than a byte are ui8: the
-    bytes that they share, in panels along k, low bits first.
+    bytes that they share, in panels along k, low bits first. `quads16` is for codes that are
+    multiplied as integers: four of a row stand side by side. Of 8 bits, byte (p, g, j, i) is code
+    4g + i of row 16p + j; of 4 bits, its low half is code 8g + i and its high half 8g + 4 + i; and
+    so on, codes behind the last are 0.
 
-    C1  layout is plain or panel16.
+    C1  layout is plain, panel16 or, of elements of a byte at most, quads16.
     C2  the result has the blob's element type and the shape of the blob in the layout.
     """
 
     name = "cpu.weight"
-    LAYOUTS: ClassVar[tuple[str, ...]] = (PLAIN, PANEL16)
+    LAYOUTS: ClassVar[tuple[str, ...]] = (PLAIN, PANEL16, QUADS16)
     value = prop_def(BlobAttr)
     layout = prop_def(StringAttr)
     weight_name = prop_def(StringAttr, prop_name="name")
@@ -76,7 +88,7 @@ class WeightOp(IRDLOperation):
 
     def verify_(self) -> None:
         """C1 and C2."""
-        check(self, 1, self.layout.data in self.LAYOUTS, "layout is plain or panel16")
+        check(self, 1, _is_layout(self.layout.data, self.value.element), LAYOUT_RULE)
         expected = weight_type(self.value, self.layout.data)
         check(self, 2, tensor_type(self.result) == expected, f"the result is {expected}")
 
@@ -85,7 +97,7 @@ class WeightOp(IRDLOperation):
 class ConstantOp(IRDLOperation):
     """A constant of at most 64 elements in the target's layout; see `cpu.weight`.
 
-    C1  layout is plain or panel16.
+    C1  layout is plain, panel16 or, of elements of a byte at most, quads16.
     C2  the result has the value's element type and its shape in the layout.
     """
 
@@ -110,7 +122,7 @@ class ConstantOp(IRDLOperation):
 
     def verify_(self) -> None:
         """C1 and C2."""
-        check(self, 1, self.layout.data in WeightOp.LAYOUTS, "layout is plain or panel16")
+        check(self, 1, _is_layout(self.layout.data, self.value.get_element_type()), LAYOUT_RULE)
         expected = _constant_type(self.value, self.layout.data)
         check(self, 2, tensor_type(self.result) == expected, f"the result is {expected}")
 
@@ -120,6 +132,10 @@ def weight_type(value: BlobAttr, layout: str) -> TensorType[Attribute]:
     bits = bits_of(value.element)
     element = value.element if bits >= 8 else ui8
     return TensorType(element, packed_shape(value.dims, layout, bits))
+
+
+def _is_layout(layout: str, element: Attribute) -> bool:
+    return layout in WeightOp.LAYOUTS and (layout != QUADS16 or bits_of(element) <= 8)
 
 
 def _constant_type(value: DenseIntOrFPElementsAttr, layout: str) -> TensorType[Attribute]:

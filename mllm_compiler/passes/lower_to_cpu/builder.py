@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from mllm_compiler.dialects import cpu
 from mllm_compiler.dialects.calls import Value
 from mllm_compiler.dialects.cpu.base import LANES, CpuOp
-from mllm_compiler.dialects.cpu.weights import PANEL16
+from mllm_compiler.dialects.cpu.weights import PANEL16, QUAD, QUADS16
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.dialects.types import element_of, shape_of
 from mllm_compiler.errors import CompileError
@@ -50,7 +50,9 @@ class Builder:
     graph: FuncOp
     at: Operation
     coded: dict[SSAValue, Coded] = field(default_factory=dict[SSAValue, Coded])
-    _packed: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    _packed: dict[tuple[SSAValue, str], SSAValue] = field(
+        default_factory=dict[tuple[SSAValue, str], SSAValue]
+    )
 
     def insert(self, op: Operation) -> None:
         """Puts an op before the one that is being lowered."""
@@ -70,33 +72,51 @@ class Builder:
         self.insert(op)
         return op.results[0]
 
-    def packed(self, value: SSAValue) -> SSAValue | None:
-        """The weight in panels of 16 rows; None where the value is computed.
+    def packed(self, value: SSAValue, layout: str = PANEL16) -> SSAValue | None:
+        """The weight in panels of 16 rows, or in quads; None where the value is computed.
 
         Of codes that share bytes, those panels are of bytes too.
         """
         owner = value.owner.x.owner if isinstance(value.owner, cpu.UnpackOp) else value.owner
-        if value not in self._packed and isinstance(owner, cpu.WeightOp | cpu.ConstantOp):
-            made = owner.in_layout(PANEL16)
+        key = value, layout
+        if key not in self._packed and isinstance(owner, cpu.WeightOp | cpu.ConstantOp):
+            made = owner.in_layout(layout)
             made.location = owner.location
             block_of(self.graph).insert_op_after(made, owner)
-            self._packed[value] = made.result
-        return self._packed.get(value)
+            self._packed[key] = made.result
+        return self._packed.get(key)
 
     def panels(self, value: SSAValue) -> SSAValue:
         """A weight [N, k..] in panels of 16 rows, packed when it runs where it is computed."""
         packed = self.packed(value)
         if packed is not None:
             return packed
+        apart = self._apart(value, 1)
+        panels, lanes, inner, _ = shape_of(apart)
+        turned = tensor_of(element_of(value), (panels, inner, lanes))
+        whole = self.alias(apart, (panels, lanes, inner))
+        return self.call(cpu.TransposeOp, [whole], turned, perm=[0, 2, 1])
+
+    def quads(self, value: SSAValue) -> SSAValue:
+        """Codes [N, K] with four of a row side by side, packed when it runs where computed."""
+        packed = self.packed(value, QUADS16)
+        if packed is not None:
+            return packed
+        apart = self._apart(value, QUAD)
+        panels, lanes, groups, quad = shape_of(apart)
+        turned = tensor_of(element_of(value), (panels, groups, lanes, quad))
+        return self.call(cpu.TransposeOp, [apart], turned, perm=[0, 2, 1, 3])
+
+    def _apart(self, value: SSAValue, size: int) -> SSAValue:
+        """A matrix [N, k..], padded with zeros, as [panels, 16, groups, size]."""
         element, (rows, *rest) = element_of(value), shape_of(value)
         inner = prod(rest, start=Dim.const(1))
-        panels = -(-self.fixed(value)[0] // LANES)
+        panels, groups = -(-self.fixed(value)[0] // LANES), (inner + (size - 1)) // size
         flat = self.alias(value, (rows, inner))
-        whole = tensor_of(element, (Dim.const(panels * LANES), inner))
+        whole = tensor_of(element, (Dim.const(panels * LANES), groups * size))
         padded = self.call(cpu.PadOp, [flat], whole, before=[0, 0], value=0)
-        apart = self.alias(padded, (Dim.const(panels), Dim.const(LANES), inner))
-        turned = tensor_of(element, (Dim.const(panels), inner, Dim.const(LANES)))
-        return self.call(cpu.TransposeOp, [apart], turned, perm=[0, 2, 1])
+        shape = (Dim.const(panels), Dim.const(LANES), groups, Dim.const(size))
+        return self.alias(padded, shape)
 
     def fixed(self, value: SSAValue) -> list[int]:
         """The extents of a weight, which its kernel has as parameters.

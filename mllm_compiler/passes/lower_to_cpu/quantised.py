@@ -58,14 +58,14 @@ class CodedCall:
 
     @staticmethod
     def of(b: Builder, matrix: Coded) -> CodedCall:
-        """The panels of a weight; a side that serves all stays one number."""
+        """The quads of a weight and the panels of its sides; one that serves all is a number."""
         n, k = b.fixed(matrix.codes)
         blocks = -(-k // matrix.block_size) if matrix.block_size else 1
         dims = (Dim.const(n), Dim.const(blocks))
         sides = [None if v is None else _side(b, v, dims) for v in (matrix.scale, matrix.zero)]
         panels = [v if v is None or not shape_of(v) else b.panels(v) for v in sides]
         return CodedCall(
-            [b.panels(matrix.codes), *panels],
+            [b.quads(matrix.codes), *panels],
             {
                 "n": n,
                 "code": _code(matrix.codes),
