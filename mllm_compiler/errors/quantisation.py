@@ -10,7 +10,7 @@ CODES: dict[str, ErrorCode] = {
         "there; or `A+B` is asked for, and B has no `[cache]` to add, or A has one already.",
         example="w4a61: error: no recipe of this name [MLC-Q001] (did you mean w4a16?)",
         remedy="Name a built-in recipe (docs/quantising.md lists them) or a `.toml` file; add "
-        "`+kv8` or `+kv4` to one without a `[cache]`.",
+        "`+kv16`, `+kv8` or `+kv4` to one without a `[cache]`.",
     ),
     "MLC-Q002": ErrorCode(
         title="A recipe without its data",

@@ -29,6 +29,9 @@ from mllm_compiler.dialects.types import dtype_of, element_of, shape_of
 from mllm_compiler.passes.graphs import block_of
 from mllm_compiler.reference import kv_cache
 
+HALF = 16
+"""Bits of a cache that holds f16."""
+
 
 @dataclass
 class Parts:
@@ -82,6 +85,8 @@ def _norm(op: mllm.ResidualNormOp | mllm.NormGatedMlpOp, x: SSAValue, parts: Par
 
 def _cached_attention(op: mllm.CachedAttentionOp, parts: Parts) -> None:
     k, v = op.k, op.v
+    if value_of(op.cache_bits) == HALF:
+        k, v = (_as(_as(new, f16, parts), element_of(new), parts) for new in (k, v))
     if op.k_scale is not None:
         k = _eight_bits(op, k, op.k_scale, parts)
         v = _eight_bits(op, v, None, parts)

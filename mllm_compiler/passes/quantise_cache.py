@@ -8,6 +8,8 @@ becomes, where the recipe has a `[cache]`,
     %y, %k1, %v1 = mllm.cached_attention %q, %k, %v past(%past_k, %past_v)
       k_scale(%s : tensor<2x64xf16>) {.., cache_bits = 8 : i64}
 
+With `bits = 16` there is nothing to calibrate: `cache_bits = 16` says that it holds f16.
+
 Keys have a few loud channels. A channel is divided by the root of its own root mean square on the
 calibration data times that of its head: so half of the difference goes into the scale, half stays
 in the codes, as `smoothquant` shares it. Those data go through the graph as its caches become
@@ -63,8 +65,11 @@ class QuantiseCache(ModulePass):
         cache = read_recipe(self.recipe).cache
         for graph in graphs(op) if cache is not None else ():
             ops = [a for a in block_of(graph).ops if isinstance(a, CachedAttentionOp)]
-            asking = [a for a in ops if a.k_scale is None]
-            if cache is not None and asking:
+            asking = [a for a in ops if a.cache_bits is None]
+            if cache is not None and not cache.needs_data:
+                for attention in asking:
+                    attention.properties["cache_bits"] = integer(cache.bits)
+            elif cache is not None and asking:
                 inputs = needed_inputs(self.data, graph.sym_name.data)
                 samples = Samples.of(graph, inputs, store_of(ctx), asking)
                 _quantise(graph, samples, cache.bits)
@@ -72,7 +77,7 @@ class QuantiseCache(ModulePass):
 
 def _quantise(graph: FuncOp, samples: Samples, bits: int) -> None:
     for op in list(block_of(graph).ops):
-        if not isinstance(op, CachedAttentionOp) or op.k_scale is not None:
+        if not isinstance(op, CachedAttentionOp) or op.cache_bits is not None:
             samples.step(op)
             continue
         made = _with_codes(op, samples, bits)

@@ -28,7 +28,7 @@ HALF, WHOLE = 16, 32
 """Bits of weights that are no codes: f16, and as the model has them."""
 
 BITS: Final = (2, 4, 8, HALF, WHOLE)
-CACHE_BITS: Final = (4, 8)
+CACHE_BITS: Final = (4, 8, HALF)
 VALUE_BITS: Final = (8, 16)
 
 NEAREST, CLIPPED, GPTQ = METHODS = ("nearest", "clipped", "gptq")
@@ -146,13 +146,18 @@ class Mixed:
 
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """Codes for what attention reads of a cache.
+    """How what attention reads of a cache is stored.
 
     Attributes:
-        bits: 8, or 4 for all but the youngest tokens and the first ones.
+        bits: 16 for f16, 8 for codes, or 4 for all but the youngest tokens and the first ones.
     """
 
     bits: int
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether scales of keys are chosen by what keys are like."""
+        return self.bits < HALF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +227,9 @@ class Recipe:
     @property
     def needs_data(self) -> bool:
         """Whether it chooses anything by what activations are like."""
-        parts = (self.mixed, self.smooth, self.cache, self.values)
-        return any(part is not None for part in parts) or any(f.needs_data for f in self.formats())
+        cached = self.cache is not None and self.cache.needs_data
+        given = any(part is not None for part in (self.mixed, self.smooth, self.values))
+        return cached or given or any(f.needs_data for f in self.formats())
 
     def formats(self) -> list[Format]:
         """Every format that it names."""
@@ -258,7 +264,9 @@ def read_recipe(word: str) -> Recipe:
     recipe, other = _read(first), _read(second)
     if recipe.cache is not None or other.cache is None:
         message = f"{recipe.name} has a [cache]" if recipe.cache else f"{other.name} has no [cache]"
-        raise CompileError("MLC-Q001", message, location=word, remedy="add +kv8 or +kv4 to one")
+        raise CompileError(
+            "MLC-Q001", message, location=word, remedy="add +kv16, +kv8 or +kv4 to one"
+        )
     text = f"{recipe.text}\n[cache]\nbits = {other.cache.bits}\n"
     return replace(recipe, cache=other.cache, name=f"{recipe.name}+{other.name}", text=text)
 
@@ -303,7 +311,7 @@ def _read(word: str) -> Recipe:
         raise wrong(path.name, "mixed.bits", message, "give linears fewer bits")
     if recipe.cache is not None and recipe.cache.bits not in CACHE_BITS:
         message = f"a cache does not take {recipe.cache.bits} bits"
-        raise wrong(path.name, "cache.bits", message, "write 4 or 8")
+        raise wrong(path.name, "cache.bits", message, "write 4, 8 or 16")
     if recipe.embeddings is not None and recipe.embeddings.needs_data:
         message = "a look-up has no activations"
         raise wrong(path.name, "embeddings.method", message, "write nearest or clipped")

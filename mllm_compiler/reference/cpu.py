@@ -16,8 +16,9 @@ from mllm_compiler.dialects import cpu
 from mllm_compiler.dialects.calls import ints
 from mllm_compiler.dialects.mllm import Coordinates, PoolKind, ReduceKind, ResizeMode, UnaryKind
 from mllm_compiler.dialects.mllm.constants import array_of
+from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import dtype_of, element_of, tensor_type
-from mllm_compiler.reference import cpu_elementwise, cpu_quant
+from mllm_compiler.reference import cpu_elementwise, cpu_quant, kv_cache
 from mllm_compiler.reference.calls import call
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import (
@@ -41,9 +42,13 @@ from mllm_compiler.weights import WeightStore
 
 @dataclass
 class CacheState:
-    """The keys and values of each layer, [B, Hkv, tokens, D], of which `length` tokens count."""
+    """The keys and values of each layer, [B, Hkv, tokens, D], of which `length` tokens count.
+
+    They are what is stored means; `bits` says how, where a layer does not hold f32.
+    """
 
     length: int = 0
+    bits: dict[int, int] = field(default_factory=dict[int, int])
     keys: dict[int, Array] = field(default_factory=dict[int, Array])
     values: dict[int, Array] = field(default_factory=dict[int, Array])
 
@@ -189,15 +194,24 @@ def _attention(op: cpu.F32AttentionOp, operands: Sequence[Array], frame: Frame) 
 
 def _kv_store(op: cpu.F32KvStoreOp, operands: Sequence[Array], frame: Frame) -> Sequence[Array]:
     assert isinstance(frame, CacheFrame)
-    key, value = (split_heads(x, op.kv_heads.value.data) for x in operands)
-    frame.cache.append(op.layer.value.data, key, value)
+    key, value = (split_heads(x, op.kv_heads.value.data) for x in operands[:2])
+    layer, bits = op.layer.value.data, value_of(op.bits)
+    if bits is not None:
+        frame.cache.bits[layer] = bits
+        key, value = kv_cache.stored_tokens(key, value, (*operands, None)[2])
+    frame.cache.append(layer, key, value)
     return ()
 
 
 def _paged(op: cpu.F32PagedAttentionOp, operands: Sequence[Array], frame: Frame) -> Array:
     assert isinstance(frame, CacheFrame)
     layer, (q, *sides) = op.layer.value.data, operands
-    return _attend(op, q, frame.cache.keys[layer], frame.cache.values[layer], sides)
+    keys, values = frame.cache.keys[layer], frame.cache.values[layer]
+    if frame.cache.bits.get(layer) != 4:
+        return _attend(op, q, keys, values, sides)
+    return kv_cache.by_page(
+        q, keys, values, lambda rows, k, v: _attend(op, q, k, v, sides)[:, rows]
+    )
 
 
 def _embedding(op: cpu.F32EmbeddingOp, operands: Sequence[Array], frame: Frame) -> Array:

@@ -41,6 +41,19 @@ def eight_bit_values(v: Array) -> Array:
     return dequantized(quantized(v, scale, None, i8), scale, None, v.dtype)
 
 
+def half_tokens(x: Array) -> Array:
+    """Keys or values as f16 holds them."""
+    with np.errstate(over="ignore"):
+        return x.astype(np.float16).astype(x.dtype)
+
+
+def stored_tokens(k: Array, v: Array, channels: Array | None) -> tuple[Array, Array]:
+    """What new keys and values mean when stored: as codes of 8 bits, or as f16 without scales."""
+    if channels is None:
+        return half_tokens(k), half_tokens(v)
+    return eight_bit_keys(k, channels), eight_bit_values(v)
+
+
 def _stored(step: Array) -> Array:
     return step.clip(LEAST, LARGEST).astype(np.float16)
 
@@ -74,6 +87,21 @@ def demotions(past: int, tokens: int) -> Iterator[tuple[slice, int]]:
         stop = min(tokens, (page + 1) * PAGE - past)
         yield slice(start, stop), page * PAGE - RECENT
         start = max(stop, start + 1)
+
+
+def by_page(
+    q: Array, keys: Array, values: Array, attend: Callable[[slice, Array, Array], Array]
+) -> Array:
+    """Attention of the queries of one page at a time, which read the same tokens by 4 bits."""
+    made: list[Array] = []
+    past = keys.shape[2] - q.shape[1]
+    for rows, old in demotions(past, q.shape[1]):
+        read = (
+            with_four_bits(keys, four_bit_keys, old),
+            with_four_bits(values, four_bit_values, old),
+        )
+        made.append(attend(rows, *read))
+    return np.concatenate(made, 1)
 
 
 def with_four_bits(x: Array, four_bits: Callable[[Array], Array], old: int) -> Array:

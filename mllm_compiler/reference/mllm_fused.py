@@ -19,14 +19,7 @@ from mllm_compiler.dialects.mllm.quant import value_of
 from mllm_compiler.dialects.types import tensor_type
 from mllm_compiler.reference.entry import one, several
 from mllm_compiler.reference.executor import Array, Frame, Meaning
-from mllm_compiler.reference.kv_cache import (
-    demotions,
-    eight_bit_keys,
-    eight_bit_values,
-    four_bit_keys,
-    four_bit_values,
-    with_four_bits,
-)
+from mllm_compiler.reference.kv_cache import by_page, stored_tokens
 from mllm_compiler.reference.mllm_attention import attend, masked, masks_of, split_heads, turned
 from mllm_compiler.reference.mllm_elementwise import apply_unary
 from mllm_compiler.reference.mllm_linear import gated_mlp, layer_norm, linear, rms_norm
@@ -72,28 +65,22 @@ def _cached_attention(
 ) -> Sequence[Array]:
     q, k, v, past_k, past_v, *sides = operands
     k, v = (split_heads(new, op.kv_head_count) for new in (k, v))
-    if op.k_scale is not None:
-        k, v = eight_bit_keys(k, sides.pop()), eight_bit_values(v)
+    if op.cache_bits is not None:
+        k, v = stored_tokens(k, v, None if op.k_scale is None else sides.pop())
     keys, values = np.concatenate([past_k, k], 2), np.concatenate([past_v, v], 2)
     if value_of(op.cache_bits) == 4:
-        return _by_page(op, q, keys, values, masks_of(op, q, keys, sides)), keys, values
+        masks = masks_of(op, q, keys, sides)
+        y = by_page(q, keys, values, lambda *page: _attend_page(op, q, masks, *page))
+        return y, keys, values
     return masked(op, q, keys, values, *sides), keys, values
 
 
-def _by_page(
-    op: CachedAttentionOp, q: Array, keys: Array, values: Array, masks: Sequence[Array]
+def _attend_page(
+    op: CachedAttentionOp, q: Array, masks: Sequence[Array], rows: slice, keys: Array, values: Array
 ) -> Array:
-    """The queries of one page at a time: they read the same tokens by 4 bits."""
-    made: list[Array] = []
-    past = keys.shape[2] - q.shape[1]
-    for rows, old in demotions(past, q.shape[1]):
-        own = [mask[..., rows, :] if mask.shape[-2] > 1 else mask for mask in masks]
-        read = (
-            with_four_bits(keys, four_bit_keys, old),
-            with_four_bits(values, four_bit_values, old),
-        )
-        made.append(attend(op, q[:, rows], *read, own))
-    return np.concatenate(made, 1)
+    """Some queries, with the rows of masks that are theirs."""
+    own = [mask[..., rows, :] if mask.shape[-2] > 1 else mask for mask in masks]
+    return attend(op, q[:, rows], keys, values, own)
 
 
 MEANINGS: dict[str, Meaning] = dict(

@@ -1,12 +1,13 @@
-/* kv_store.c - f32_kv_store: appends this run's keys and values of one layer to the cache. */
+/* kv_store.c - f32_kv_store: appends this run's keys and values of one layer to the cache, whose
+ * layout has the scales of keys already. */
 #include "operands.h"
 
 mllm_status mllm_k_f32_kv_store(const mllm_call *call) {
   const mllm_view *k = mllm_input(call, 0);
   const mllm_view *v = mllm_input(call, 1);
   mllm_kv_cache *cache = mllm_context_cache(call->context, call->cache);
-  if (call->n_in != 2 || call->n_out != 0 || call->n_params != 2 || cache == NULL) {
-    return MLLM_REJECT(call, "f32_kv_store takes k, v, 2 params, and an entry with a cache");
+  if (call->n_in < 2 || call->n_in > 3 || call->n_out != 0 || call->n_params != 2 || cache == NULL) {
+    return MLLM_REJECT(call, "f32_kv_store takes k, v, k_scale, 2 params, and an entry with a cache");
   }
   const int64_t layer = call->params[0];
   const int64_t heads = cache->info.kv_heads;

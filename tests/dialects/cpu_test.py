@@ -14,6 +14,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from mllm_compiler.backends.c.program import KV_FORMATS
 from mllm_compiler.dialects import cpu, make_context
 from mllm_compiler.dialects.cpu import elementwise
 from mllm_compiler.dialects.cpu.coded import FORMATS
@@ -63,7 +64,8 @@ def examples() -> list[cpu.CpuOp]:
         cpu.F32AttentionOp.call(
             [x, value(1, 7, 8), value(1, 7, 8), None, value(1, 1, 3, 7)], t(1, 3, 16), **heads
         ),
-        cpu.F32KvStoreOp.call([value(1, 3, 8), value(1, 3, 8)], None, layer=1, kv_heads=2),
+        cpu.F32KvStoreOp.call([value(1, 3, 8), value(1, 3, 8), None], None, layer=1, kv_heads=2),
+        cpu.F32KvStoreOp.call([x, x, value(2, 8, element=f16)], None, layer=1, kv_heads=2, bits=4),
         cpu.F32PagedAttentionOp.call([x, ids, None], t(1, 3, 16), layer=1, **heads),
         cpu.F32ElementwiseOp.call([x, row], t(1, 3, 16), program="in0 in1 add 0.5 mul"),
         cpu.I64ElementwiseOp.call([ids], ids.type, program="in0 3 add"),
@@ -193,7 +195,9 @@ def broken() -> list[tuple[str, cpu.CpuOp]]:
         ("C2", cpu.TopKOp.call([x], t(1, 2, 8), axis=1, **orders, part="values")),
         ("C2", cpu.TopKOp.call([x], t(1, 2, 16), axis=1, **orders, part="indices")),
         ("C2", cpu.F32RopeOp.call([x, ids, value(2)], t(1, 3, 16), heads=5, interleaved=False)),
-        ("C1", cpu.F32KvStoreOp.call([x, value(1, 3, 16)], None, layer=0, kv_heads=3)),
+        ("C1", cpu.F32KvStoreOp.call([x, value(1, 3, 16), None], None, layer=0, kv_heads=3)),
+        ("C2", cpu.F32KvStoreOp.call([x, x, None], None, layer=0, kv_heads=2, bits=8)),
+        ("C2", cpu.F32KvStoreOp.call([x, x, value(2, 8)], None, layer=0, kv_heads=2, bits=8)),
         ("C1", cpu.F32ElementwiseOp.call([x], t(1, 3, 16), program="in1")),
         ("C2", cpu.F32ElementwiseOp.call([x], t(1, 3, 16), program="in0 in0")),
         ("C3", cpu.F32ElementwiseOp.call([x], t(2, 3, 16), program="in0 neg")),
@@ -273,6 +277,11 @@ def test_enumerations_are_the_headers() -> None:
     assert {n: i for i, n in enumerate(REDUCTIONS)} == enum("MLLM_REDUCE")
     assert {n: i for i, n in enumerate(POOLS)} == enum("MLLM_POOL")
     assert {n.replace("ui", "u"): i for i, n in enumerate(FORMATS)} == enum("MLLM_CODES")
+
+
+def test_formats_of_a_cache_are_the_headers() -> None:
+    names = {bits: str(bits) if bits < 16 else f"f{bits}" for bits in KV_FORMATS}
+    assert {names[bits]: number for bits, number in KV_FORMATS.items()} == enum("MLLM_KV")
 
 
 def test_kernels_are_the_runtimes() -> None:

@@ -90,6 +90,7 @@ CASES: dict[str, tuple[Callable[..., Operation], list[np.ndarray]]] = {
         partial(cached, causal=True),
         [*CACHE, RNG.integers(0, 2, (2, 8)), real(1, 4, 3, 8)],
     ),
+    "cached_attention-halves": (partial(cached, causal=True, cache_bits=16), CACHE),
     "cached_attention-codes": (partial(cached, causal=True, cache_bits=8), [*CACHE, KEY_SCALE]),
     "qkv": (qkv, [real(2, 3, 8), real(28, 8), real(28)]),
     "qkv-rope": (qkv, [real(2, 3, 8), real(28, 8), real(28), PLACES, real(2)]),

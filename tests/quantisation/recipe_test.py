@@ -57,10 +57,10 @@ def test_a_built_in_recipe_is_read(name: str) -> None:
     assert recipe.needs_data == name.endswith(("static", "gptq", "mixed", "smooth", "awq"))
 
 
-@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("bits", [16, 8, 4])
 def test_a_cache_stands_alone_or_is_added(bits: int, tmp_path: Path) -> None:
     alone, plain = read_recipe(f"kv{bits}"), read_recipe("w4a8")
-    assert (alone.cache, alone.linears, alone.needs_data) == (Cache(bits=bits), Format(), True)
+    assert (alone.cache, alone.linears, alone.needs_data) == (Cache(bits=bits), Format(), bits < 16)
     both = read_recipe(f"w4a8+kv{bits}")
     assert both == replace(plain, cache=Cache(bits=bits))
     assert both.name == f"w4a8+kv{bits}"
@@ -176,9 +176,9 @@ def test_what_is_wrong_is_told_where_it_stands(text: str, line: str, tmp_path: P
         ("w4a61", "w4a61: error: no recipe of this name [MLC-Q001] (did you mean w4a16?)"),
         ("gone/w8a8.toml", "gone/w8a8.toml: error: no such recipe [MLC-Q001]"),
         ("w4a8+kv9", "kv9: error: no recipe of this name [MLC-Q001] (did you mean kv8?)"),
-        ("w4a8+w8a8", "w4a8+w8a8: error: w8a8 has no [cache] [MLC-Q001] (add +kv8"),
-        ("kv8+kv4", "kv8+kv4: error: kv8 has a [cache] [MLC-Q001] (add +kv8"),
-        ("zzz", "zzz: error: no recipe of this name [MLC-Q001] (recipes: kv4, kv8, w4a16"),
+        ("w4a8+w8a8", "w4a8+w8a8: error: w8a8 has no [cache] [MLC-Q001] (add +kv16"),
+        ("kv8+kv4", "kv8+kv4: error: kv8 has a [cache] [MLC-Q001] (add +kv16"),
+        ("zzz", "zzz: error: no recipe of this name [MLC-Q001] (recipes: kv16, kv4, kv8, w4a16"),
     ],
 )
 def test_an_unknown_recipe_names_the_nearest(word: str, line: str) -> None:

@@ -59,7 +59,12 @@ def write_program(table: Table, served: Sequence[Served]) -> bytes:
             buckets=buckets,
         )
 
-    caches = {name: writer.cache(cache) for name, cache in table.caches.items()}
+    caches = {
+        name: writer.cache(
+            cache, [None if t is None else number(t) for t in table.key_scales.get(name, ())]
+        )
+        for name, cache in table.caches.items()
+    }
     before = {entry.variants[0].name: entry for entry in served}
     for entry in table.entries:
         if entry.name in before:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mllm_compiler.dialects.dims import Atom, Dim
+from mllm_compiler.reference import kv_cache
 
 MAGIC: Final = b"MLLMPRG\x01"
 ABI: Final = 1
@@ -53,9 +54,13 @@ Param = tuple[str, int | float | str | Dim]
 _KINDS = {"i64": 0, "f64": 1, "expr": 2, "string": 3}
 
 
+KV_FORMATS: Final = {32: 0, 16: 1, 8: 2, 4: 3}
+"""The runtime's number of how a layer of a cache is stored, by its bits."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """A KV cache of a program."""
+    """A KV cache of a program; `bits` of each layer, none where all of them hold f32."""
 
     name: str
     layers: int
@@ -63,8 +68,13 @@ class Cache:
     head_dim: int
     max_tokens: int
     past_symbol: str | None
-    page_tokens: int = 256
-    format: int = 0
+    page_tokens: int = kv_cache.PAGE
+    bits: tuple[int, ...] = ()
+
+    @property
+    def recent(self) -> int:
+        """Tokens before a page that do not fall to 4 bits; 0 where none ever does."""
+        return kv_cache.RECENT if 4 in self.bits else 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,11 +183,15 @@ class ProgramWriter:
         record = (number, args, len(inputs), len(outputs), first, len(params), where, int(fallback))
         self._stages.append(struct.pack("<8I", *record))
 
-    def cache(self, cache: Cache) -> int:
-        """Adds a cache; the answer is its index."""
+    def cache(self, cache: Cache, key_scales: Sequence[int | None] = ()) -> int:
+        """Adds a cache, and for each layer with codes the weight that scales keys.
+
+        The answer is its index.
+        """
         past = NONE if cache.past_symbol is None else self.symbol(cache.past_symbol)
         shape = (cache.layers, cache.kv_heads, cache.head_dim, cache.page_tokens)
-        record = (self.string(cache.name), *shape, cache.max_tokens, cache.format, past)
+        table = self._formats(cache, key_scales) if cache.bits else 0
+        record = (self.string(cache.name), *shape, cache.max_tokens, table, past)
         self._caches.append(struct.pack("<8I", *record))
         return len(self._caches) - 1
 
@@ -200,6 +214,15 @@ class ProgramWriter:
         at = -1 if cache is None else cache
         table = 0 if buckets is None else self._buckets(buckets)
         self._entries.append(struct.pack("<8IiI", *record, at, table))
+
+    def _formats(self, cache: Cache, key_scales: Sequence[int | None]) -> int:
+        """The place of a cache's table among the params, counted from 1."""
+        first, numbers = len(self._params), [cache.recent]
+        for bits, scale in zip(cache.bits, key_scales, strict=True):
+            numbers += [KV_FORMATS[bits], -1 if scale is None else scale]
+        self._params += numbers
+        self._param_kinds += bytes([_KINDS["i64"]] * len(numbers))
+        return first + 1
 
     @property
     def stages(self) -> int:

@@ -59,6 +59,14 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """How the pages of a cache hold a layer: bits, and the scales of keys that codes need."""
+
+    bits: int
+    k_scale: Tensor | None
+
+
+@dataclass(frozen=True)
 class Stage:
     """A call of a kernel; `fallback`: the device of the graph refuses what it does."""
 
@@ -89,6 +97,7 @@ class Table:
 
     entries: tuple[EntryTable, ...]
     caches: Mapping[str, Cache]
+    key_scales: Mapping[str, tuple[Tensor | None, ...]]
     weights: tuple[PackedWeight, ...]
     weight_bytes: int
     bounds: Mapping[str, int]
@@ -102,7 +111,8 @@ def table_of(module: ModuleOp) -> Table:
     entries = tuple(maker.entry(graph) for graph in entry_order(module))
     return Table(
         entries=entries,
-        caches=_caches(module),
+        caches=_caches(module, maker.stored),
+        key_scales={name: _scales(layers) for name, layers in maker.stored.items()},
         weights=tuple(maker.weights.values()),
         weight_bytes=maker.weight_bytes,
         bounds=Bounds(maker.bounds),
@@ -142,6 +152,7 @@ class _Maker:
         default_factory=dict[tuple[object, ...], PackedWeight]
     )
     weight_bytes: int = 0
+    stored: dict[str, dict[int, Stored]] = field(default_factory=dict[str, dict[int, Stored]])
 
     def __post_init__(self) -> None:
         self.bounds = pipeline_of(self.module).bound_of
@@ -162,6 +173,11 @@ class _Maker:
         tensors = dict(zip(block_of(graph).args, inputs, strict=True))
         tensors |= dict(zip(returned, outputs, strict=True))
         cache, refused = cache_of(graph), fallback_of(graph)
+        for op in block_of(graph).ops:
+            if cache is not None and isinstance(op, cpu.F32KvStoreOp) and op.bits is not None:
+                scale = None if op.k_scale is None else self._tensor(op.k_scale, tensors)
+                layers = self.stored.setdefault(cache.cache.data, {})
+                layers[op.layer.value.data] = Stored(op.bits.value.data, scale)
         return EntryTable(
             graph=graph,
             name=name,
@@ -235,7 +251,7 @@ class _Maker:
         return self.weights[key], name
 
 
-def _caches(module: ModuleOp) -> dict[str, Cache]:
+def _caches(module: ModuleOp, stored: Mapping[str, Mapping[int, Stored]]) -> dict[str, Cache]:
     """The caches by name; a first step names no symbol, the steps behind it do."""
     caches: dict[str, Cache] = {}
     for graph in graphs(module):
@@ -249,6 +265,7 @@ def _caches(module: ModuleOp) -> dict[str, Cache]:
             head_dim=attr.head_dim.data,
             max_tokens=attr.max_tokens.data,
             past_symbol=attr.past_symbol.data or None,
+            bits=tuple(layer.bits for _, layer in sorted(stored.get(attr.cache.data, {}).items())),
         )
         known = caches.setdefault(made.name, made)
         caches[made.name] = replace(
@@ -257,6 +274,10 @@ def _caches(module: ModuleOp) -> dict[str, Cache]:
             past_symbol=known.past_symbol or made.past_symbol,
         )
     return caches
+
+
+def _scales(layers: Mapping[int, Stored]) -> tuple[Tensor | None, ...]:
+    return tuple(layer.k_scale for _, layer in sorted(layers.items()))
 
 
 def _slot(graph: FuncOp, side: str, index: int) -> cpu.SlotAttr | None:

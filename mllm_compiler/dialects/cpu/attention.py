@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, f16
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
 )
 
-from mllm_compiler.dialects.cpu.base import CpuOp
+from mllm_compiler.dialects.cpu.base import CpuOp, Param
 from mllm_compiler.dialects.dims import Dim
 from mllm_compiler.dialects.mllm.contract import all_agree, check
-from mllm_compiler.dialects.types import shape_of
+from mllm_compiler.dialects.mllm.quant import value_of
+from mllm_compiler.dialects.types import element_of, shape_of
 
 
 @irdl_op_definition
@@ -88,22 +90,38 @@ class F32AttentionOp(CpuOp):
 class F32KvStoreOp(CpuOp):
     """Append T tokens to one layer of the entry's cache, at the cache's length.
 
-    The length itself advances once an entry, after its last stage.
+    The length itself advances once an entry, after its last stage. With `bits` the layer's pages
+    hold f16 (16), or codes as `mllm.cached_attention` says (8 and 4): keys are divided by `k_scale`
+    before. The runtime knows both from the record of the cache.
 
     C1  k and v are [B, T, Hkv*D] and kv_heads divides the last dimension.
+    C2  bits is 4, 8 or 16; k_scale is [Hkv, D] of f16, and stands with 4 and 8 alone.
     """
 
     name = "cpu.f32_kv_store"
     k = operand_def(TensorType)
     v = operand_def(TensorType)
+    k_scale = opt_operand_def(TensorType)
     layer = prop_def(IntegerAttr)
     kv_heads = prop_def(IntegerAttr)
+    bits = opt_prop_def(IntegerAttr)
+
+    def params(self) -> list[Param]:
+        """Layer and heads; the bits are the cache's."""
+        return [("i64", self.layer.value.data), ("i64", self.kv_heads.value.data)]
 
     def check_contract(self) -> None:
-        """C1."""
+        """C1 and C2."""
         k, v, heads = shape_of(self.k), shape_of(self.v), self.kv_heads.value.data
         fits = len(k) == len(v) == 3 and _divides(heads, k[2]) and _divides(heads, v[2])
         check(self, 1, fits, "k and v are [B, T, Hkv*D]")
+        bits, scale = value_of(self.bits), self.k_scale
+        fits = bits in (None, 4, 8, 16) and (scale is None) == (bits in (None, 16))
+        fits &= scale is None or (element_of(scale) == f16 and len(shape_of(scale)) == 2)
+        if scale is not None:
+            rows, size = shape_of(scale)
+            fits &= all_agree((rows, size * heads), (Dim.const(heads), k[2]))
+        check(self, 2, fits, "bits is 4, 8 or 16, and k_scale [Hkv, D] of f16")
 
 
 @irdl_op_definition

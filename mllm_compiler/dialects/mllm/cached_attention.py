@@ -45,8 +45,9 @@ class CachedAttentionOp(IRDLOperation):
     lies: what is present is the past with the new tokens behind (the cache update of ONNX Runtime's
     GroupQueryAttention; paged, Kwon et al. 2023). Masks and windows are those of `mllm.attention`.
 
-    With cache_bits the cache is quantised, and what is present is what its codes mean. A new token
-    takes 8 bits: one scale for its keys and one for its values in each head, the largest magnitude
+    With cache_bits the cache is quantised, and what is present is what it holds. With 16 bits, new
+    tokens are rounded to f16. With 8 and 4, what is present is what codes mean. A new token takes 8
+    bits: one scale for its keys and one for its values in each head, the largest magnitude
     over 127, kept as f16 (`mllm.quantize`); keys are divided by k_scale of their head and channel
     before, and multiplied by it after. What is past is read as it is. With 4 bits, a query at
     position t of the cache reads the tokens before 256 floor(t / 256) - 512, but not the first 32,
@@ -63,7 +64,7 @@ class CachedAttentionOp(IRDLOperation):
     C5  key_mask is [B, P+T], i1 or i64; bias is rank 4, of the type of q.
     C6  the result is [B, T, H*Dv]; all real tensors have one floating-point type; scale is finite.
     C7  a window is positive and stands only with causal.
-    C8  cache_bits is 4 or 8; k_scale is [Hkv, D] of f16, and neither stands without the other.
+    C8  cache_bits is 4, 8 or 16; k_scale is [Hkv, D] of f16, and stands with 4 and 8 alone.
     """
 
     name = "mllm.cached_attention"
@@ -182,8 +183,8 @@ class CachedAttentionOp(IRDLOperation):
         fits = self.window is None or (self.window.value.data > 0 and bool(self.causal))
         check(self, 7, fits, "a window must be positive and causal")
         scale, bits = self.k_scale, value_of(self.cache_bits)
-        fits = (scale is None) == (bits is None) and bits in (None, 4, 8)
+        fits = (scale is None) == (bits in (None, 16)) and bits in (None, 4, 8, 16)
         fits &= scale is None or (
             element_of(scale) == f16 and all_agree(shape_of(scale), past_k[1::2])
         )
-        check(self, 8, fits, "cache_bits must be 4 or 8, and k_scale [Hkv, D] of f16")
+        check(self, 8, fits, "cache_bits must be 4, 8 or 16, and k_scale [Hkv, D] of f16")

@@ -38,7 +38,7 @@ from mllm_compiler.passes.graphs import (
 )
 from mllm_compiler.passes.lower_to_cpu import columns, expressions
 from mllm_compiler.passes.lower_to_cpu.builder import Builder
-from mllm_compiler.passes.lower_to_cpu.cache import lower_cache
+from mllm_compiler.passes.lower_to_cpu.cache import lower_cache, take_codes
 from mllm_compiler.passes.lower_to_cpu.table import LOWERINGS
 
 
@@ -65,10 +65,11 @@ def lower_graph(graph: FuncOp, cache: CacheAttr | None, bounds: dict[str, int]) 
     """Lowers one graph in place."""
     first = block_of(graph).first_op
     assert first is not None
+    codes = {} if cache is None else take_codes(graph, cache)
     take_apart(graph, PARTS.keys() - LOWERINGS.keys())
     builder = Builder(graph, first)
     if cache is not None:
-        lower_cache(builder, cache, _cache_name(graph), bounds)
+        lower_cache(builder, cache, _cache_name(graph), bounds, codes)
     for op in list(block_of(graph).ops):
         if not isinstance(op, cpu.CpuOp | ReturnOp):
             _lower_op(op, builder)

@@ -8,21 +8,28 @@
     cpu.f32_kv_store %k, %v {layer = 0}
     %y = cpu.f32_paged_attention %q {layer = 0, ..}
 
+Where attention reads the cache by codes or as f16, `bits` and the scales of keys go with the store:
+
+    cpu.f32_kv_store %k, %v, %k_scale {layer = 0, bits = 8}
+
 A first step without a past (Whisper's `decoder`) returns its new keys and values; they are stored
 at the start of the cache, and attention goes on reading the tensors themselves.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.mllm import CacheAttr
 from mllm_compiler.dialects.types import shape_of
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.attention_operands import with_operands
 from mllm_compiler.passes.graphs import (
     argument,
     block_of,
@@ -48,14 +55,41 @@ class Shape:
     past: str
 
 
-def lower_cache(b: Builder, cache: CacheAttr, name: str, bounds: dict[str, int]) -> None:
+@dataclass(frozen=True)
+class Codes:
+    """How the pages of a layer hold keys and values."""
+
+    bits: int
+    k_scale: SSAValue | None
+
+
+def take_codes(graph: FuncOp, cache: CacheAttr) -> dict[int, Codes]:
+    """What layers of a growing cache are stored as; their attention then speaks of reals alone."""
+    found: dict[int, Codes] = {}
+    for layer in range(cache.layers.data):
+        past = argument(graph, cache.key_name(layer))
+        for op in [] if past is None else list(users(past)):
+            if not isinstance(op, mllm.CachedAttentionOp) or op.cache_bits is None:
+                continue
+            if shape_of(op.past_k)[2].as_int() is not None:
+                continue
+            found[layer] = Codes(op.cache_bits.value.data, op.k_scale)
+            plain = with_operands(op, k_scale=None)
+            del plain.properties["cache_bits"]
+            Rewriter.replace_op(op, plain)
+    return found
+
+
+def lower_cache(
+    b: Builder, cache: CacheAttr, name: str, bounds: dict[str, int], codes: Mapping[int, Codes]
+) -> None:
     """Rewrites every layer of a graph's cache and records the cache on the graph.
 
     Raises:
         CompileError: MLC-R002, a past tensor is used by something other than append and attention.
     """
     graph, layers = b.graph, cache.layers.data
-    shapes = {_lower_layer(b, cache, layer) for layer in range(layers)} - {None}
+    shapes = {_lower_layer(b, cache, i, codes.get(i)) for i in range(layers)} - {None}
     if not shapes:
         return
     if len(shapes) > 1:
@@ -72,15 +106,14 @@ def lower_cache(b: Builder, cache: CacheAttr, name: str, bounds: dict[str, int])
     erase_arguments(graph, pasts)
 
 
-def _lower_layer(b: Builder, cache: CacheAttr, layer: int) -> Shape | None:
+def _lower_layer(b: Builder, cache: CacheAttr, layer: int, codes: Codes | None) -> Shape | None:
     key = argument(b.graph, cache.key_name(layer))
     value = argument(b.graph, cache.value_name(layer))
     if key is not None and value is not None:
         if shape_of(key)[2].as_int() is not None:
             return None  # A past of one size is a tensor as any other: nothing grows.
-        return _append_layer(
-            b, layer, (cache.key_name(layer), key), (cache.value_name(layer), value)
-        )
+        names = cache.key_name(layer), cache.value_name(layer)
+        return _append_layer(b, layer, (names[0], key), (names[1], value), codes)
     names, returned = result_names(b.graph), return_of(b.graph).operands
     pair = [cache.out_name(layer, kind) for kind in ("key", "value")]
     if not set(pair) <= set(names):
@@ -89,7 +122,11 @@ def _lower_layer(b: Builder, cache: CacheAttr, layer: int) -> Shape | None:
 
 
 def _append_layer(
-    b: Builder, layer: int, key: tuple[str, SSAValue], value: tuple[str, SSAValue]
+    b: Builder,
+    layer: int,
+    key: tuple[str, SSAValue],
+    value: tuple[str, SSAValue],
+    codes: Codes | None,
 ) -> Shape:
     keys, values = _append_of(b.graph, *key), _append_of(b.graph, *value)
     readers = [op for op in users(keys.result) if not isinstance(op, ReturnOp)]
@@ -103,7 +140,7 @@ def _append_layer(
     shape = Shape(heads.as_int() or 0, size.as_int() or 0, length.as_symbol() or "")
     if not readers or not all((shape.kv_heads, shape.head_dim, shape.past)):
         raise _refuse(b.graph, f"{key[0]} has no use as a cache [batch, heads, past, channels]")
-    _store(b, readers[0], keys.new, values.new, layer, shape)
+    _store(b, readers[0], keys.new, values.new, layer, shape, codes)
     for op in readers:
         assert isinstance(op, mllm.AttentionOp)
         _paged(b, op, layer)
@@ -119,9 +156,19 @@ def _append_of(graph: FuncOp, name: str, past: SSAValue) -> mllm.KvAppendOp:
 
 
 def _store(
-    b: Builder, before: Operation, key: SSAValue, value: SSAValue, layer: int, shape: Shape
+    b: Builder,
+    before: Operation,
+    key: SSAValue,
+    value: SSAValue,
+    layer: int,
+    shape: Shape,
+    codes: Codes | None = None,
 ) -> None:
-    store = cpu.F32KvStoreOp.call([key, value], None, layer=layer, kv_heads=shape.kv_heads)
+    given = {} if codes is None else {"bits": codes.bits}
+    scale = None if codes is None else codes.k_scale
+    store = cpu.F32KvStoreOp.call(
+        [key, value, scale], None, layer=layer, kv_heads=shape.kv_heads, **given
+    )
     store.location = before.location
     block_of(b.graph).insert_op_before(store, before)
 
