@@ -7,10 +7,6 @@
  */
 #include "code_reading.h"
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
-
 #if defined(__AVX512VNNI__)
 enum { ROWS = 12 }; /* of 32 registers */
 #elif defined(__AVX512BW__)

@@ -11,13 +11,6 @@ enum { ROWS = 6 };
 enum { ROWS = 2 };
 #endif
 
-/* A loop, which becomes one instruction; a conversion of vectors is taken apart by GCC 12. */
-MLLM_INLINE vi widen(const unsigned char *w, const bool is_signed) {
-  vi wide;
-  for (size_t i = 0; i < LANES; i++) wide[i] = is_signed ? (int8_t)w[i] : w[i];
-  return wide;
-}
-
 /* rows and is_signed are constants where this is inlined. */
 MLLM_INLINE void multiply(const mllm_code_product *p, const size_t rows, const bool is_signed) {
   vi sum[ROWS][PANEL_VECTORS];

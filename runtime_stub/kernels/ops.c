@@ -40,6 +40,12 @@ static const mllm_ops variants[] = {
 };
 
 #if defined(__x86_64__)
+/* F16C is bit 29 of ecx of CPUID leaf 1. */
+static bool has_f16c(void) {
+  uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1) != 0;
+}
+
 /* AVX-VNNI is bit 4 of eax of CPUID leaf 7.1; not every compiler has a name for it. */
 static bool has_avxvnni(void) {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -47,7 +53,7 @@ static bool has_avxvnni(void) {
 }
 
 static bool runs_here(const char *name) {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq");
