@@ -70,12 +70,12 @@ def _cached_attention(
     keys, values = np.concatenate([past_k, k], 2), np.concatenate([past_v, v], 2)
     if value_of(op.cache_bits) == 4:
         masks = masks_of(op, q, keys, sides)
-        y = by_page(q, keys, values, lambda *page: _attend_page(op, q, masks, *page))
+        y = by_page(q, keys, values, lambda rows, k, v: _attend_rows(op, q, masks, rows, k, v))
         return y, keys, values
     return masked(op, q, keys, values, *sides), keys, values
 
 
-def _attend_page(
+def _attend_rows(
     op: CachedAttentionOp, q: Array, masks: Sequence[Array], rows: slice, keys: Array, values: Array
 ) -> Array:
     """Some queries, with the rows of masks that are theirs."""

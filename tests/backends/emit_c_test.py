@@ -24,6 +24,7 @@ from mllm_compiler.passes.split_language_model import SplitLanguageModel
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import llama, llama_inputs
 from tests.backends.small_pipelines import eyes, features, whisper
+from tests.passes.quantise_cache_test import calibration, coded
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O1", "-shared", "-fPIC"]
@@ -72,6 +73,14 @@ class Compiled:
         options.n_caches = len(caches)
         if caches:
             options.caches = self.lib.small_model_caches
+        if "KEY_SCALES" in self.source.header:
+            channels = re.search(r"KEY_SCALES (\d+)u", self.source.header)
+            assert channels is not None
+            scales = ffi.new("uint16_t[]", int(channels[1]))
+            infos = ffi.new("mllm_cache_info[]", len(caches))
+            weights = ffi.cast("unsigned char *", room.ctypes.data + start)
+            self.lib.small_model_scaled_caches(weights, scales, infos)
+            options.caches = infos
         self.error = ffi.new("mllm_error *")
         assert self.lib.mllm_context_create(options, context, self.error) == 0
         self.context = context
@@ -118,9 +127,13 @@ def same(got: dict[str, Array], want: dict[str, Array]) -> None:
         assert array.tobytes() == want[name].tobytes(), name
 
 
-def test_a_language_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("recipe", ["", "kv16", "kv8", "kv4"])
+def test_a_language_model(tmp_path: Path, recipe: str) -> None:
     module, store = llama()
     inputs = llama_inputs(module, past=0, tokens=4)
+    if recipe:
+        calibration(module, tmp_path)
+        coded(module, store, tmp_path, recipe)
     SplitLanguageModel().apply(Context(), module)
     compiled = Compiled(module, store, tmp_path)
     ids = inputs["input_ids"]

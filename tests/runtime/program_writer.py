@@ -176,9 +176,13 @@ class ProgramWriter:
 
     def cache(
         self, name: str, *, layers: int, kv_heads: int, head_dim: int, tokens: int,
-        past: int = NONE, page_tokens: int = 256,
+        past: int = NONE, page_tokens: int = 256, formats: Sequence[int] = (),
     ) -> int:  # fmt: skip
-        record = self.string(name), layers, kv_heads, head_dim, page_tokens, tokens, 0, past
+        """A cache; formats is its table: recent, then format and scales of keys of each layer."""
+        table = len(self.params) + 1 if formats else 0
+        for word in formats:
+            self.push(0, word)
+        record = self.string(name), layers, kv_heads, head_dim, page_tokens, tokens, table, past
         self.caches.append(struct.pack("<8I", *record))
         return len(self.caches) - 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,18 @@ class _Call:
 
 
 @dataclass(frozen=True)
+class _Cache:
+    identifier: str
+    place: int
+    info: str
+    formats: str
+    room: int
+    channels: int
+    scales: int
+    key_scales: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class _Entry:
     name: str
     role: str
@@ -66,13 +78,15 @@ class _Entry:
 def emit_c(module: ModuleOp, name: str = "model") -> CSource:
     """The C of a lowered and planned module; `name` is that of files, struct and functions."""
     table, prefix = table_of(module), identifier(name)
+    caches = _caches(table)
     values = {
         "name": prefix,
         "NAME": prefix.upper(),
         "title": f"{', '.join(e.name for e in table.entries)}: one function an entry",
         "arena_bytes": table.plan.plan,
         "weight_bytes": table.weight_bytes,
-        "caches": [_cache(cache) for cache in table.caches.values()],
+        "caches": caches,
+        "key_scales": sum(cache.scales for cache in caches),
         "entries": [_entry(entry, table, prefix) for entry in table.entries],
     }
     environment = Environment(
@@ -114,10 +128,29 @@ def _atom(atom: Atom) -> str:
     return f"{FUNCTIONS[atom.op]}({expression(atom.lhs)}, {expression(atom.rhs)})"
 
 
-def _cache(cache: Cache) -> list[str]:
-    page = cache.layers * 2 * cache.kv_heads * cache.head_dim * cache.page_tokens * 4
+def _caches(table: Table) -> list[_Cache]:
+    made: list[_Cache] = []
+    for cache in table.caches.values():
+        room = sum(known.scales for known in made)
+        made.append(_cache(cache, table.key_scales.get(cache.name, ()), len(made), room))
+    return made
+
+
+def _cache(cache: Cache, scales: Sequence[Tensor | None], place: int, room: int) -> _Cache:
+    name, channels = identifier(cache.name), cache.kv_heads * cache.head_dim
     shape = (cache.layers, cache.kv_heads, cache.head_dim, cache.page_tokens, cache.max_tokens)
-    return [f'"{cache.name}"', *map(str, shape), "0", str(page), "NULL", "NULL"]
+    numbers = (*shape, cache.recent, cache.page_bytes)
+    formats = f"{name}_formats" if cache.bits else "NULL"
+    return _Cache(
+        identifier=name,
+        place=place,
+        info=", ".join([f'"{cache.name}"', *map(str, numbers), formats, "NULL"]),
+        formats=", ".join(str(program.KV_FORMATS[bits]) for bits in cache.bits),
+        room=room,
+        channels=channels,
+        scales=cache.layers * channels if any(scales) else 0,
+        key_scales=tuple((at, t.offset) for at, t in enumerate(scales) if t is not None),
+    )
 
 
 def _entry(entry: EntryTable, table: Table, prefix: str) -> _Entry:

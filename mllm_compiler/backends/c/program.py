@@ -76,6 +76,14 @@ class Cache:
         """Tokens before a page that do not fall to 4 bits; 0 where none ever does."""
         return kv_cache.RECENT if 4 in self.bits else 0
 
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page whose tokens have not fallen to 4 bits."""
+        numbers, tokens = self.page_tokens * self.head_dim, self.page_tokens
+        sizes = {32: 4 * numbers, 16: 2 * numbers}
+        heads = [sizes.get(bits, numbers + 2 * tokens) for bits in self.bits or [32] * self.layers]
+        return sum(2 * self.kv_heads * (-(-size // 4) * 4) for size in heads)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Buckets:
