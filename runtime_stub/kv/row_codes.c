@@ -3,7 +3,6 @@
 #include "row_codes.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "../kernels/half.h"
 
@@ -83,9 +82,9 @@ static inline uint8_t code_of(float x, mllm_kv_range range) {
 void mllm_kv_encode_4(uint8_t *codes, const float *row, const mllm_kv_range *ranges, size_t apart,
                       size_t dim) {
   for (size_t i = 0; i < dim; i++) {
-    const uint8_t code = code_of(row[i], ranges[i * apart]);
-    const bool upper = i % 2 != 0;
-    codes[i / 2] = upper ? (uint8_t)(codes[i / 2] | code << 4) : code;
+    const uint32_t code = code_of(row[i], ranges[i * apart]);
+    const uint32_t lower_half = i % 2 != 0 ? codes[i / 2] : 0;
+    codes[i / 2] = (uint8_t)(lower_half | code << (i % 2 * 4));
   }
 }
 

@@ -31,12 +31,13 @@ class Pages:
     scales: NDArray[np.float16] | None = None
     recent: int = 0
     tokens: int = PAGE
+    heads: int = HEADS
 
     def __post_init__(self) -> None:
         ffi, lib = self.internals.ffi, self.internals.lib
         self._formats = ffi.new("uint32_t[]", list(self.formats))
         halves = ffi.NULL if self.scales is None else ffi.from_buffer("uint16_t[]", self.scales)
-        shape = [len(self.formats), HEADS, self.dim, self.tokens, 1000, self.recent]
+        shape = [len(self.formats), self.heads, self.dim, self.tokens, 1000, self.recent]
         name = ffi.new("char[]", b"kv")
         info = ffi.new("mllm_cache_info *", [name, *shape, 0, self._formats, halves])
         layout, self.error = ffi.new("mllm_kv_layout *"), ffi.new("mllm_error *")
@@ -54,17 +55,17 @@ class Pages:
         """Rows [heads, tokens, dim], given as [tokens, heads, dim]."""
         ffi = self.internals.ffi
         major = np.ascontiguousarray(rows.transpose(1, 0, 2))
-        for head in range(HEADS):
+        for head in range(self.heads):
             at = ffi.cast("const float *", major.ctypes.data) + head * self.dim
-            place = (layer, kind, head, token, at, HEADS * self.dim, rows.shape[1])
+            place = (layer, kind, head, token, at, self.heads * self.dim, rows.shape[1])
             self.internals.lib.mllm_kv_write_rows(self.layout, page, *place)
 
     def read(
         self, page: CData, state: int, layer: int, kind: int, cut: tuple[int, int] | None = None
     ) -> F32:
         first, stop = cut or (0, self.tokens)
-        found = np.empty((HEADS, stop - first, self.dim), np.float32)
-        for head in range(HEADS):
+        found = np.empty((self.heads, stop - first, self.dim), np.float32)
+        for head in range(self.heads):
             out = self.internals.ffi.cast("float *", found[head].ctypes.data)
             place = (state, layer, kind, head, first, stop - first, out)
             self.internals.lib.mllm_kv_read_rows(self.layout, page, *place)
