@@ -184,3 +184,28 @@ def test_nonsense_in_a_table_of_buckets(runner: Runner, tmp_path: Path) -> None:
             mutant = {**held, "targets/c/program.bin": bytes(changed)}
             runner.run(signed(path, mutant), "--prompt", "the meeting is on")
     assert runner.refused > 60
+
+
+def test_nonsense_in_the_formats_of_a_cache(runner: Runner, tmp_path: Path) -> None:
+    """Each word of the table of a cache of codes is set to extremes, and so is where it stands."""
+    path = tmp_path / "coded"
+    compile_model(Request(model=tiny("tiny-llama"), output=path, quant="kv8"))
+    held = members(path)
+    assert runner.run(signed(path, held), "--prompt", "the meeting is on") == 0
+    program = held["targets/c/program.bin"]
+    params, count = struct.unpack_from("<II", program, 12 + 8 * 6)
+    caches, _ = struct.unpack_from("<II", program, 12 + 8 * 11)
+    (layers,) = struct.unpack_from("<I", program, caches + 4)
+    (formats,) = struct.unpack_from("<I", program, caches + 24)
+    for word in range(1 + 2 * layers):
+        for value in (-2, 1, 3, 9, 256, 1 << 31, 1 << 40, -(1 << 63)):
+            changed = bytearray(program)
+            struct.pack_into("<q", changed, params + 8 * (formats - 1 + word), value)
+            mutant = {**held, "targets/c/program.bin": bytes(changed)}
+            runner.run(signed(path, mutant), "--prompt", "the meeting is on")
+    for place in (0, 1, formats - 1, count, count + 1, 0xFFFFFFFF):
+        changed = bytearray(program)
+        struct.pack_into("<I", changed, caches + 24, place)
+        mutant = {**held, "targets/c/program.bin": bytes(changed)}
+        runner.run(signed(path, mutant), "--prompt", "the meeting is on")
+    assert runner.refused > 20
