@@ -6,7 +6,13 @@
 
 #include <math.h>
 
-enum { FEW_ROWS = 8, KEYS = 256, GRAIN_KEYS = 256, FLOATS = MLLM_SCRATCH_BYTES / sizeof(float) };
+enum {
+  FEW_ROWS = 8,
+  KEYS = 256,
+  GRAIN_KEYS = 256,
+  SHARED = 16, /* heads that read rows which are decoded once */
+  FLOATS = MLLM_SCRATCH_BYTES / sizeof(float)
+};
 
 bool mllm_kv_is_coded(const mllm_kv_view *view) {
   return view->cache != NULL && view->cache->layout.formats[view->layer] != MLLM_KV_F32;
@@ -126,8 +132,32 @@ void mllm_attention_mean(const mllm_attention *a, const mllm_kv_view *v, size_t 
   if (a->keys > 0) a->ops->rows->scale(y, 1.0F / (float)a->keys, a->v_dim);
 }
 
-/* One query of one head against all of its keys, a stretch at a time with a running softmax. */
-static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t head, float *room) {
+/* The softmax of one head so far. */
+typedef struct running {
+  float largest;
+  float total;
+} running;
+
+/* Weighs a stretch of values by the scores of one head; what was summed before shrinks by the growth
+ * of the largest. */
+static void weigh(const mllm_attention *a, running *r, float *y, float *scores, const float *values,
+                  size_t stride, size_t count) {
+  const mllm_row_ops *ops = a->ops->rows;
+  const float found = ops->max(scores, count);
+  if (found == -INFINITY) return;
+  if (found > r->largest || found != found) {
+    const float decay = expf(r->largest - found);
+    ops->scale(y, decay, a->v_dim);
+    r->total *= decay;
+    r->largest = found;
+  }
+  r->total += ops->exp_sum(scores, r->largest, count);
+  ops->add_rows(y, scores, values, stride, count, a->v_dim);
+}
+
+/* One query of some heads that share a kv head against all of its keys, a stretch at a time. */
+static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t head, size_t heads,
+                       float *room) {
   const mllm_row_ops *ops = a->ops->rows;
   mllm_kv_view k = a->k;
   mllm_kv_view v = a->v;
@@ -140,46 +170,55 @@ static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t h
   float *v_room = room + MLLM_KV_ROOM * a->dim;
   float scores[KEYS];
   bool excluded[KEYS];
-  float largest = -INFINITY;
-  float total = 0.0F;
+  running state[SHARED];
+  for (size_t h = 0; h < heads; h++) state[h] = (running){.largest = -INFINITY};
   size_t key = 0;
   size_t limit = 0;
-  memset(y, 0, a->v_dim * sizeof(float));
+  memset(y, 0, heads * a->v_dim * sizeof(float));
   mllm_attention_range(a, t, &key, &limit);
   key = mllm_attention_start(a, key);
   while (key < limit) {
     size_t count = limit - key < KEYS ? limit - key : KEYS;
     const float *keys = mllm_kv_rows(&k, kv_head, key, count, room, &count);
     const float *values = mllm_kv_rows(&v, kv_head, key, count, v_room, &count);
-    ops->dots(scores, q, keys, k.token_stride, count, a->dim);
-    ops->scale(scores, a->scale, count);
     const bool any = mllm_attention_excluded(a, batch, key, count, excluded);
-    mllm_attention_mask(a, scores, any ? excluded : NULL, batch, head, t, key, count);
-    key += count;
-    const float found = ops->max(scores, count);
-    if (found == -INFINITY) continue;
-    if (found > largest || found != found) {
-      const float decay = expf(largest - found);
-      ops->scale(y, decay, a->v_dim);
-      total *= decay;
-      largest = found;
+    for (size_t h = 0; h < heads; h++) {
+      ops->dots(scores, q + h * a->dim, keys, k.token_stride, count, a->dim);
+      ops->scale(scores, a->scale, count);
+      mllm_attention_mask(a, scores, any ? excluded : NULL, batch, head + h, t, key, count);
+      weigh(a, &state[h], y + h * a->v_dim, scores, values, v.token_stride, count);
     }
-    total += ops->exp_sum(scores, largest, count);
-    ops->add_rows(y, scores, values, v.token_stride, count, a->v_dim);
+    key += count;
   }
-  if (total == 0.0F) {
-    mllm_attention_mean(a, &v, kv_head, v_room, y);
-    return;
+  for (size_t h = 0; h < heads; h++) {
+    float *out = y + h * a->v_dim;
+    if (state[h].total == 0.0F) {
+      mllm_attention_mean(a, &v, kv_head, v_room, out);
+    } else {
+      ops->scale(out, 1.0F / state[h].total, a->v_dim);
+    }
   }
-  ops->scale(y, 1.0F / total, a->v_dim);
+}
+
+/* Heads of an item: each alone, but those that share rows that are decoded. */
+static size_t shared_heads(const mllm_attention *a) {
+  const size_t group = a->heads / a->kv_heads;
+  if (!mllm_kv_is_coded(&a->k)) return 1;
+  return group < SHARED ? group : SHARED;
 }
 
 static void attend_rows(void *argument, size_t begin, size_t end, void *scratch) {
   const mllm_attention *a = argument;
-  for (size_t row = begin; row < end; row++) {
-    const size_t head = row % a->heads;
-    const size_t t = a->first + row / a->heads % a->count;
-    attend_row(a, row / a->heads / a->count, t, head, scratch);
+  const size_t group = a->heads / a->kv_heads;
+  const size_t shared = shared_heads(a);
+  const size_t parts = (group + shared - 1) / shared;
+  for (size_t item = begin; item < end; item++) {
+    const size_t first = item % parts * shared;
+    const size_t heads = group - first < shared ? group - first : shared;
+    const size_t row = item / parts;
+    const size_t t = a->first + row / a->kv_heads % a->count;
+    attend_row(a, row / a->kv_heads / a->count, t, row % a->kv_heads * group + first, heads,
+               scratch);
   }
 }
 
@@ -223,8 +262,10 @@ static void attend(mllm_context *context, mllm_attention *a) {
     mllm_attention_tiles(context, a);
     return;
   }
-  const size_t rows = a->batch * a->count * a->heads;
-  mllm_parallel_for(context->threads, rows, GRAIN_KEYS / (a->keys + 1) + 1, attend_rows, a);
+  const size_t shared = shared_heads(a);
+  const size_t parts = (a->heads / a->kv_heads + shared - 1) / shared;
+  const size_t items = a->batch * a->count * a->kv_heads * parts;
+  mllm_parallel_for(context->threads, items, GRAIN_KEYS / (a->keys + 1) + 1, attend_rows, a);
 }
 
 mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *a) {

@@ -12,17 +12,18 @@ static void write_sub_block(const mllm_kv_layout *layout, unsigned char *start,
   const size_t width = mllm_kv_code_bytes(MLLM_KV_4, dim);
   uint8_t *codes = start + mllm_kv_side_bytes(layout, MLLM_KV_4, kind, s->tokens) + token * width;
   mllm_kv_range *ranges = (mllm_kv_range *)(void *)start;
+  mllm_kv_ranges floats;
   if (kind == MLLM_KV_KEY) {
     ranges += token / MLLM_KV_SUB_BLOCK * dim;
     mllm_kv_column_ranges(ranges, rows, dim);
-    for (size_t i = 0; i < MLLM_KV_SUB_BLOCK; i++) {
-      mllm_kv_encode_4(codes + i * width, rows + i * dim, ranges, 1, dim);
-    }
-    return;
+    mllm_kv_expand(&floats, ranges, 1, dim);
   }
   for (size_t i = 0; i < MLLM_KV_SUB_BLOCK; i++) {
-    ranges[token + i] = mllm_kv_range_of(rows + i * dim, dim, 1);
-    mllm_kv_encode_4(codes + i * width, rows + i * dim, &ranges[token + i], 0, dim);
+    if (kind == MLLM_KV_VALUE) {
+      ranges[token + i] = mllm_kv_range_of(rows + i * dim, dim);
+      mllm_kv_expand(&floats, &ranges[token + i], 0, dim);
+    }
+    mllm_kv_encode_4(codes + i * width, rows + i * dim, &floats, dim);
   }
 }
 
@@ -106,14 +107,15 @@ void mllm_kv_promote(const mllm_kv_layout *layout, const unsigned char *demoted,
 
 void mllm_kv_round_to_4(float *rows, uint32_t kind, uint32_t count, size_t head_dim) {
   mllm_kv_range ranges[MLLM_KV_MAX_CHANNELS];
-  uint8_t codes[MLLM_KV_MAX_CHANNELS / 2];
-  const size_t apart = kind == MLLM_KV_KEY;
+  mllm_kv_ranges floats;
   for (uint32_t i = 0; i < count; i++, rows += head_dim) {
-    if (kind == MLLM_KV_VALUE) ranges[0] = mllm_kv_range_of(rows, head_dim, 1);
-    if (kind == MLLM_KV_KEY && i % MLLM_KV_SUB_BLOCK == 0) {
+    if (kind == MLLM_KV_VALUE) {
+      ranges[0] = mllm_kv_range_of(rows, head_dim);
+      mllm_kv_expand(&floats, ranges, 0, head_dim);
+    } else if (i % MLLM_KV_SUB_BLOCK == 0) {
       mllm_kv_column_ranges(ranges, rows, head_dim);
+      mllm_kv_expand(&floats, ranges, 1, head_dim);
     }
-    mllm_kv_encode_4(codes, rows, ranges, apart, head_dim);
-    mllm_kv_decode_4(rows, codes, ranges, apart, head_dim);
+    mllm_kv_round_4(rows, &floats, head_dim);
   }
 }

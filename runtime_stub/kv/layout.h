@@ -14,10 +14,7 @@
 #include "mllm_program.h"
 #include "row_codes.h"
 
-enum {
-  MLLM_KV_MAX_CHANNELS = 512, /* of a head whose pages can be demoted */
-  MLLM_KV_MAX_LAYERS = 65536
-};
+enum { MLLM_KV_MAX_LAYERS = 65536 };
 
 typedef enum mllm_kv_state {
   MLLM_KV_NATIVE = 0,

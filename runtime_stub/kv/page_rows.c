@@ -50,15 +50,18 @@ static void read_stretch(const mllm_kv_layout *layout, const unsigned char *star
   }
   const uint16_t *scales = (const uint16_t *)(const void *)start;
   const mllm_kv_range *ranges = (const mllm_kv_range *)(const void *)start;
+  mllm_kv_ranges floats;
   for (uint32_t i = 0; i < count; i++, out += dim, codes += mllm_kv_code_bytes(s->format, dim)) {
     const size_t at = token + i;
     if (s->format == MLLM_KV_8) {
       mllm_kv_decode_8(out, (const int8_t *)codes, scales[at], channels, dim);
-    } else if (kind == MLLM_KV_KEY) {
-      mllm_kv_decode_4(out, codes, ranges + at / MLLM_KV_SUB_BLOCK * dim, 1, dim);
-    } else {
-      mllm_kv_decode_4(out, codes, ranges + at, 0, dim);
+      continue;
     }
+    if (kind == MLLM_KV_VALUE) mllm_kv_expand(&floats, ranges + at, 0, dim);
+    if (kind == MLLM_KV_KEY && (i == 0 || at % MLLM_KV_SUB_BLOCK == 0)) {
+      mllm_kv_expand(&floats, ranges + at / MLLM_KV_SUB_BLOCK * dim, 1, dim);
+    }
+    mllm_kv_decode_4(out, codes, &floats, dim);
   }
 }
 

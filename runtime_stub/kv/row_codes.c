@@ -3,6 +3,7 @@
 #include "row_codes.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "../kernels/half.h"
 
@@ -54,45 +55,70 @@ static mllm_kv_range range_between(float low, float high) {
   };
 }
 
-static inline float lower(float low, float x) { return x < low || x != x ? x : low; }
-static inline float higher(float high, float x) { return x > high || x != x ? x : high; }
+static inline float lower(float low, float x) { return (x < low) | (x != x) ? x : low; }
+static inline float higher(float high, float x) { return (x > high) | (x != x) ? x : high; }
 
-mllm_kv_range mllm_kv_range_of(const float *numbers, size_t n, size_t apart) {
+mllm_kv_range mllm_kv_range_of(const float *numbers, size_t n) {
   float low = numbers[0];
   float high = numbers[0];
   for (size_t i = 1; i < n; i++) {
-    low = lower(low, numbers[i * apart]);
-    high = higher(high, numbers[i * apart]);
+    low = lower(low, numbers[i]);
+    high = higher(high, numbers[i]);
   }
   return range_between(low, high);
 }
 
 void mllm_kv_column_ranges(mllm_kv_range *ranges, const float *rows, size_t dim) {
-  for (size_t c = 0; c < dim; c++) {
-    ranges[c] = mllm_kv_range_of(rows + c, MLLM_KV_SUB_BLOCK, dim);
+  float low[MLLM_KV_MAX_CHANNELS];
+  float high[MLLM_KV_MAX_CHANNELS];
+  memcpy(low, rows, dim * sizeof(float));
+  memcpy(high, rows, dim * sizeof(float));
+  for (size_t i = 1; i < MLLM_KV_SUB_BLOCK; i++) {
+    for (size_t c = 0; c < dim; c++) {
+      low[c] = lower(low[c], rows[i * dim + c]);
+      high[c] = higher(high[c], rows[i * dim + c]);
+    }
+  }
+  for (size_t c = 0; c < dim; c++) ranges[c] = range_between(low[c], high[c]);
+}
+
+void mllm_kv_expand(mllm_kv_ranges *ranges, const mllm_kv_range *halves, size_t apart, size_t dim) {
+  for (size_t i = 0; i < dim; i++) {
+    ranges->step[i] = mllm_half_to_float(halves[i * apart].step);
+    ranges->least[i] = mllm_half_to_float(halves[i * apart].least);
   }
 }
 
-static inline uint8_t code_of(float x, mllm_kv_range range) {
-  const float place =
-      (x - mllm_half_to_float(range.least)) / mllm_half_to_float(range.step);
-  return place != place ? 0 : (uint8_t)nearest(clamp(place, 0.0F, 15.0F));
+/* The code of a number, as a float. */
+static inline float code_of(float x, float step, float least) {
+  const float place = (x - least) / step;
+  return place != place ? 0.0F : nearest(clamp(place, 0.0F, 15.0F));
 }
 
-void mllm_kv_encode_4(uint8_t *codes, const float *row, const mllm_kv_range *ranges, size_t apart,
-                      size_t dim) {
-  for (size_t i = 0; i < dim; i++) {
-    const uint32_t code = code_of(row[i], ranges[i * apart]);
-    const uint32_t lower_half = i % 2 != 0 ? codes[i / 2] : 0;
-    codes[i / 2] = (uint8_t)(lower_half | code << (i % 2 * 4));
+void mllm_kv_encode_4(uint8_t *codes, const float *row, const mllm_kv_ranges *ranges, size_t dim) {
+  const size_t half = (dim + 1) / 2;
+  for (size_t i = 0; i < half; i++) {
+    codes[i] = (uint8_t)code_of(row[i], ranges->step[i], ranges->least[i]);
+  }
+  for (size_t i = half; i < dim; i++) {
+    const uint32_t code = (uint32_t)code_of(row[i], ranges->step[i], ranges->least[i]);
+    codes[i - half] = (uint8_t)(codes[i - half] | code << 4);
   }
 }
 
-void mllm_kv_decode_4(float *row, const uint8_t *codes, const mllm_kv_range *ranges, size_t apart,
-                      size_t dim) {
+void mllm_kv_decode_4(float *row, const uint8_t *codes, const mllm_kv_ranges *ranges, size_t dim) {
+  const size_t half = (dim + 1) / 2;
+  for (size_t i = 0; i < half; i++) {
+    row[i] = (float)(codes[i] & 15) * ranges->step[i] + ranges->least[i];
+  }
+  for (size_t i = half; i < dim; i++) {
+    row[i] = (float)(codes[i - half] >> 4) * ranges->step[i] + ranges->least[i];
+  }
+}
+
+void mllm_kv_round_4(float *row, const mllm_kv_ranges *ranges, size_t dim) {
   for (size_t i = 0; i < dim; i++) {
-    const uint32_t code = i % 2 != 0 ? codes[i / 2] >> 4 : codes[i / 2] & 15U;
-    const mllm_kv_range range = ranges[i * apart];
-    row[i] = (float)code * mllm_half_to_float(range.step) + mllm_half_to_float(range.least);
+    const float step = ranges->step[i];
+    row[i] = code_of(row[i], step, ranges->least[i]) * step + ranges->least[i];
   }
 }
