@@ -1,226 +1,9 @@
-/* attention.c - f32_attention and f32_paged_attention: operands, masks, and few-row queries.
+/* attention.c - f32_attention and f32_paged_attention: operands, and which queries go together.
  *
- * Many queries of one head go through attention_tiles.c; a decoding step has one, for which a dot
- * product per key reads keys and values once and packs nothing. */
+ * Many queries of one head go through attention_tiles.c, few through attention_rows.c. */
 #include "attention.h"
 
-#include <math.h>
-
-enum {
-  FEW_ROWS = 8,
-  KEYS = 256,
-  GRAIN_KEYS = 256,
-  SHARED = 16, /* heads that read rows which are decoded once */
-  FLOATS = MLLM_SCRATCH_BYTES / sizeof(float)
-};
-
-bool mllm_kv_is_coded(const mllm_kv_view *view) {
-  return view->cache != NULL && view->cache->layout.formats[view->layer] != MLLM_KV_F32;
-}
-
-const float *mllm_kv_rows(const mllm_kv_view *view, size_t head, size_t token, size_t limit,
-                          float *room, size_t *count) {
-  if (view->cache == NULL) {
-    *count = limit;
-    const float *rows = (const float *)(const void *)view->base;
-    return rows + head * view->head_stride + token * view->token_stride;
-  }
-  const mllm_kv_layout *layout = &view->cache->layout;
-  const size_t left = layout->page_tokens - token % layout->page_tokens;
-  const uint32_t within = (uint32_t)(token % layout->page_tokens);
-  const mllm_kv_page page =
-      mllm_kv_cache_page(view->cache, (uint32_t)(token / layout->page_tokens));
-  *count = left < limit ? left : limit;
-  const float *rows = mllm_kv_row_in_place(layout, page.bytes, page.state, view->layer, view->kind,
-                                           (uint32_t)head, within);
-  if (rows != NULL) return rows;
-  if (*count > MLLM_KV_ROOM) *count = MLLM_KV_ROOM;
-  mllm_kv_read_rows(layout, page.bytes, page.state, view->layer, view->kind, (uint32_t)head, within,
-                    (uint32_t)*count, room);
-  if (page.state == MLLM_KV_NATIVE && token + left <= view->old) {
-    const size_t sinks = token < MLLM_KV_SUB_BLOCK ? MLLM_KV_SUB_BLOCK - token : 0;
-    if (sinks < *count) {
-      mllm_kv_round_to_4(room + sinks * layout->head_dim, view->kind, (uint32_t)(*count - sinks),
-                         layout->head_dim);
-    }
-  }
-  return room;
-}
-
-size_t mllm_attention_start(const mllm_attention *a, size_t first) {
-  return a->k.old > first ? first - first % MLLM_KV_SUB_BLOCK : first;
-}
-
-void mllm_attention_range(const mllm_attention *a, size_t t, size_t *first, size_t *limit) {
-  *first = 0;
-  *limit = a->keys;
-  /* query t stands at key position t + keys - tokens, which may be before the first key */
-  const size_t end = t + 1 + a->keys;
-  const size_t seen = end > a->tokens ? end - a->tokens : 0;
-  if (a->causal && seen < *limit) *limit = seen;
-  if (a->window > 0 && seen > a->window) *first = seen - a->window;
-  if (*first > *limit) *first = *limit;
-}
-
-/* The element of the mask, whose batch axis may be 1. */
-static bool is_masked(const mllm_view *mask, size_t batch, size_t key) {
-  const size_t row = mask->dims[0] == 1 ? 0 : batch;
-  const size_t at = row * mllm_extent(mask, 1) + key;
-  switch (mask->dtype) {
-    case MLLM_I64: return ((const int64_t *)mask->data)[at] == 0;
-    case MLLM_I32: return ((const int32_t *)mask->data)[at] == 0;
-    case MLLM_F32: return ((const float *)mask->data)[at] == 0.0F;
-    default: return ((const unsigned char *)mask->data)[at] == 0;
-  }
-}
-
-/* bias of query t at key 0, and the step between keys (0 or 1) */
-static const float *bias_row(const mllm_attention *a, size_t batch, size_t head, size_t t,
-                             size_t *step) {
-  const size_t at[4] = {batch, head, t, 0};
-  size_t offset = 0;
-  size_t stride = 1;
-  for (uint32_t i = 0; i < a->bias->rank; i++) {
-    const uint32_t axis = a->bias->rank - 1 - i;
-    const size_t extent = mllm_extent(a->bias, axis);
-    if (extent != 1) offset += at[3 - i] * stride;
-    stride *= extent;
-  }
-  *step = a->bias->rank > 0 && mllm_extent(a->bias, a->bias->rank - 1) != 1;
-  return (const float *)a->bias->data + offset;
-}
-
-bool mllm_attention_excluded(const mllm_attention *a, size_t batch, size_t first, size_t count,
-                             bool *excluded) {
-  bool any = false;
-  if (!mllm_is_present(a->mask)) return false;
-  for (size_t i = 0; i < count; i++) {
-    excluded[i] = is_masked(a->mask, batch, first + i);
-    any = any || excluded[i];
-  }
-  return any;
-}
-
-void mllm_attention_mask(const mllm_attention *a, float *scores, const bool *excluded, size_t batch,
-                         size_t head, size_t t, size_t first, size_t count) {
-  if (mllm_is_present(a->bias)) {
-    size_t step = 0;
-    const float *row = bias_row(a, batch, head, t, &step);
-    for (size_t i = 0; i < count; i++) scores[i] += row[(first + i) * step];
-  }
-  if (excluded != NULL) {
-    for (size_t i = 0; i < count; i++) scores[i] = excluded[i] ? -INFINITY : scores[i];
-  }
-  size_t begin = 0;
-  size_t end = 0;
-  mllm_attention_range(a, t, &begin, &end);
-  for (size_t i = 0; i < count && first + i < begin; i++) scores[i] = -INFINITY;
-  for (size_t i = end > first ? end - first : 0; i < count; i++) scores[i] = -INFINITY;
-}
-
-void mllm_attention_mean(const mllm_attention *a, const mllm_kv_view *v, size_t kv_head,
-                         float *room, float *y) {
-  memset(y, 0, a->v_dim * sizeof(float));
-  for (size_t key = 0; key < a->keys;) {
-    size_t count = a->keys - key;
-    const float *values = mllm_kv_rows(v, kv_head, key, count, room, &count);
-    for (size_t i = 0; i < count; i++) {
-      for (size_t c = 0; c < a->v_dim; c++) y[c] += values[i * v->token_stride + c];
-    }
-    key += count;
-  }
-  if (a->keys > 0) a->ops->rows->scale(y, 1.0F / (float)a->keys, a->v_dim);
-}
-
-/* The softmax of one head so far. */
-typedef struct running {
-  float largest;
-  float total;
-} running;
-
-/* Weighs a stretch of values by the scores of one head; what was summed before shrinks by the growth
- * of the largest. */
-static void weigh(const mllm_attention *a, running *r, float *y, float *scores, const float *values,
-                  size_t stride, size_t count) {
-  const mllm_row_ops *ops = a->ops->rows;
-  const float found = ops->max(scores, count);
-  if (found == -INFINITY) return;
-  if (found > r->largest || found != found) {
-    const float decay = expf(r->largest - found);
-    ops->scale(y, decay, a->v_dim);
-    r->total *= decay;
-    r->largest = found;
-  }
-  r->total += ops->exp_sum(scores, r->largest, count);
-  ops->add_rows(y, scores, values, stride, count, a->v_dim);
-}
-
-/* One query of some heads that share a kv head against all of its keys, a stretch at a time. */
-static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t head, size_t heads,
-                       float *room) {
-  const mllm_row_ops *ops = a->ops->rows;
-  mllm_kv_view k = a->k;
-  mllm_kv_view v = a->v;
-  k.base += batch * a->k_batch;
-  v.base += batch * a->v_batch;
-  const size_t kv_head = head / (a->heads / a->kv_heads);
-  const size_t row = (batch * a->tokens + t) * a->heads + head;
-  const float *q = a->q + row * a->dim;
-  float *y = a->y + row * a->v_dim;
-  float *v_room = room + MLLM_KV_ROOM * a->dim;
-  float scores[KEYS];
-  bool excluded[KEYS];
-  running state[SHARED];
-  for (size_t h = 0; h < heads; h++) state[h] = (running){.largest = -INFINITY};
-  size_t key = 0;
-  size_t limit = 0;
-  memset(y, 0, heads * a->v_dim * sizeof(float));
-  mllm_attention_range(a, t, &key, &limit);
-  key = mllm_attention_start(a, key);
-  while (key < limit) {
-    size_t count = limit - key < KEYS ? limit - key : KEYS;
-    const float *keys = mllm_kv_rows(&k, kv_head, key, count, room, &count);
-    const float *values = mllm_kv_rows(&v, kv_head, key, count, v_room, &count);
-    const bool any = mllm_attention_excluded(a, batch, key, count, excluded);
-    for (size_t h = 0; h < heads; h++) {
-      ops->dots(scores, q + h * a->dim, keys, k.token_stride, count, a->dim);
-      ops->scale(scores, a->scale, count);
-      mllm_attention_mask(a, scores, any ? excluded : NULL, batch, head + h, t, key, count);
-      weigh(a, &state[h], y + h * a->v_dim, scores, values, v.token_stride, count);
-    }
-    key += count;
-  }
-  for (size_t h = 0; h < heads; h++) {
-    float *out = y + h * a->v_dim;
-    if (state[h].total == 0.0F) {
-      mllm_attention_mean(a, &v, kv_head, v_room, out);
-    } else {
-      ops->scale(out, 1.0F / state[h].total, a->v_dim);
-    }
-  }
-}
-
-/* Heads of an item: each alone, but those that share rows that are decoded. */
-static size_t shared_heads(const mllm_attention *a) {
-  const size_t group = a->heads / a->kv_heads;
-  if (!mllm_kv_is_coded(&a->k)) return 1;
-  return group < SHARED ? group : SHARED;
-}
-
-static void attend_rows(void *argument, size_t begin, size_t end, void *scratch) {
-  const mllm_attention *a = argument;
-  const size_t group = a->heads / a->kv_heads;
-  const size_t shared = shared_heads(a);
-  const size_t parts = (group + shared - 1) / shared;
-  for (size_t item = begin; item < end; item++) {
-    const size_t first = item % parts * shared;
-    const size_t heads = group - first < shared ? group - first : shared;
-    const size_t row = item / parts;
-    const size_t t = a->first + row / a->kv_heads % a->count;
-    attend_row(a, row / a->kv_heads / a->count, t, row % a->kv_heads * group + first, heads,
-               scratch);
-  }
-}
+enum { FEW_ROWS = 8, FLOATS = MLLM_SCRATCH_BYTES / sizeof(float) };
 
 static bool mask_fits(const mllm_attention *a) {
   const mllm_view *mask = a->mask;
@@ -256,16 +39,13 @@ static void choose_queries(mllm_attention *a) {
   a->v.old = a->k.old;
 }
 
-static void attend(mllm_context *context, mllm_attention *a) {
+static void attend(mllm_context *context, const mllm_attention *a) {
   const bool many = a->count * (a->heads / a->kv_heads) > FEW_ROWS && !context->rows_alone;
   if (many && mllm_attention_fits_tiles(a)) {
     mllm_attention_tiles(context, a);
-    return;
+  } else {
+    mllm_attention_rows(context, a);
   }
-  const size_t shared = shared_heads(a);
-  const size_t parts = (a->heads / a->kv_heads + shared - 1) / shared;
-  const size_t items = a->batch * a->count * a->kv_heads * parts;
-  mllm_parallel_for(context->threads, items, GRAIN_KEYS / (a->keys + 1) + 1, attend_rows, a);
 }
 
 mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *a) {
@@ -274,7 +54,7 @@ mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *a) {
                        a->keys, a->tokens, a->keys);
   }
   a->ops = call->context->ops;
-  if (mllm_kv_is_coded(&a->k) && MLLM_KV_ROOM * (a->dim + a->v_dim) > FLOATS) {
+  if (mllm_kv_needs_room(&a->k) && MLLM_KV_ROOM * (a->dim + a->v_dim) > FLOATS) {
     return MLLM_REJECT(call, "attention to codes: heads of %zu channels are too wide", a->dim);
   }
   if (a->batch * a->heads == 0 || a->v_dim == 0) return MLLM_OK;

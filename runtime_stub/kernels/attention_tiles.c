@@ -38,7 +38,7 @@ static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 static size_t floats_needed(const mllm_attention *a, size_t rows) {
   const size_t v_wide = round_up(a->v_dim, MLLM_PANEL);
-  const size_t room = mllm_kv_is_coded(&a->k) ? MLLM_KV_ROOM * (a->dim + a->v_dim) : 0;
+  const size_t room = mllm_kv_needs_room(&a->k) ? MLLM_KV_ROOM * (a->dim + a->v_dim) : 0;
   return room + rows * a->dim + MLLM_TILE_ROWS * a->dim + KEYS * a->dim + KEYS * v_wide + rows * KEYS +
          rows * a->v_dim + 2 * rows;
 }
