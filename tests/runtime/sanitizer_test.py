@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mllm_compiler.compiler import Request, compile_model
+from mllm_compiler.recipes import build_recipe
 from tests.runtime.library import ROOT
 
 TOOLS = Path(sys.executable).parent
@@ -20,9 +22,12 @@ def test_is_clean(tmp_path: Path, sanitizer: str) -> None:
         "-DCMAKE_BUILD_TYPE=RelWithDebInfo", f"-DMLLM_PYTHON={sys.executable}")  # fmt: skip
     run("cmake", "--build", tmp_path, "-j", "2")
     run("ctest", "--test-dir", tmp_path, "--output-on-failure")
+    bundle = tmp_path / "tiny-vlm.mllm_bundle"
+    compile_model(Request(model=build_recipe("tiny-vlm", print), output=bundle))
+    run(tmp_path / "tests/runtime/soak_week", bundle, "1")
 
 
-def run(tool: str, *arguments: str | Path) -> None:
+def run(tool: str | Path, *arguments: str | Path) -> None:
     found = TOOLS / tool
     command = [found if found.exists() else tool, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, text=True)

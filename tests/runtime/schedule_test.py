@@ -16,6 +16,7 @@ from mllm_compiler.compiler import compile_model
 from mllm_compiler.recipes import build_recipe
 from runtime_stub import Model, RuntimeFailure
 from runtime_stub.generation import Request
+from runtime_stub.library import CData, ffi
 from runtime_stub.schedule import HIGH, LOW, Schedule
 from tests.bundle.small_bundle import KEY
 
@@ -180,9 +181,13 @@ def test_what_is_not_in_a_cache_alone_is_refused(recipe: Callable[[str], Model])
     with recipe("tiny-whisper") as model, pytest.raises(RuntimeFailure) as caught:
         model.schedule()
     assert caught.value.code == "MLC-X041"
+
+    def somebody() -> CData:
+        return ffi.cast("mllm_generator *", 1)
+
     with (
         recipe("tiny-llama") as model,
         model.schedule() as schedule,
         pytest.raises(RuntimeFailure, match="one conversation only"),
     ):
-        schedule.add(Request(prompt="a", drafts=2, draft=model._handles.generator))
+        schedule.add(Request(prompt="a", drafts=2, draft=somebody))
