@@ -65,12 +65,16 @@ Port = tuple[str, str]
 
 @dataclass
 class Buffer:
-    """Bytes that one value, and all that alias it or were written over it, live in."""
+    """Bytes that one value, and all that alias it or were written over it, live in.
+
+    `graphs` are those that touch it: the one that writes it, then those that it is handed to.
+    """
 
     name: str
     size: int
     first: int
     last: int
+    graphs: list[str]
     values: list[SSAValue] = field(default_factory=list[SSAValue])
 
 
@@ -108,11 +112,18 @@ def plan_module(module: ModuleOp) -> arena.Arena:
 
 
 class Planner:
-    """Collects the buffers of all entries on one axis of time, a tick a stage."""
+    """Collects the buffers of all entries on one axis of time, a tick a stage.
+
+    Attributes:
+        buffers: What needs a place.
+        spans: The first and the last tick of each entry, by name; one's last is the next one's
+            first.
+    """
 
     def __init__(self, module: ModuleOp) -> None:
         self.bounds = pipeline_of(module).bound_of
         self.buffers: list[Buffer] = []
+        self.spans: dict[str, tuple[int, int]] = {}
         self._ports: dict[Port, Buffer] = {}
         self._sources: dict[Port, Port] = {
             (e.consumer.data, e.input.data): (e.producer.data, e.output.data)
@@ -141,10 +152,12 @@ class Planner:
         stages = stages_of(graph)
         times = {op: start + i for i, op in enumerate(stages)}
         end = self._time = start + len(stages)
+        self.spans[name] = start, end
         for index, port in enumerate(argument_names(graph)):
             shared = self._ports.get(self._sources.get((name, port), ("", "")))
             if shared is not None:
                 shared.last = max(shared.last, end)
+                shared.graphs.append(name)
                 self._inputs.append((graph, index, shared))
         returned = {v: i for i, v in enumerate(return_of(graph).operands)}
         ports, homes = result_names(graph), dict[SSAValue, Buffer]()
@@ -152,13 +165,13 @@ class Planner:
             for value in op.results:
                 home = self._reuse(op, value, homes, times[op])
                 if value in returned:
-                    at = Buffer(name, nbytes(value, self.bounds), times[op], end)
+                    at = Buffer(name, nbytes(value, self.bounds), times[op], end, [name])
                     self._result(graph, returned[value], ports[returned[value]], at, home)
                     continue
                 last = max((times[u] for u in readers(value)), default=times[op])
                 if home is None:
                     label = f"{name}: {location_of(op)}"
-                    home = Buffer(label, nbytes(value, self.bounds), times[op], last)
+                    home = Buffer(label, nbytes(value, self.bounds), times[op], last, [name])
                     self.buffers.append(home)
                 home.last = max(home.last, last)
                 home.values.append(value)
