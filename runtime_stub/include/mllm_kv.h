@@ -1,4 +1,6 @@
-/* mllm_kv.h - caches of conversations: one session, with its arena and threads, serves many. */
+/* mllm_kv.h - caches of conversations: one session, with its arena and threads, serves many, and a
+ * pool holds the pages of them all. A pool, its caches and the sessions that use them serve one
+ * thread at a time. */
 #ifndef MLLM_KV_H
 #define MLLM_KV_H
 
@@ -21,6 +23,51 @@ mllm_status mllm_cache_create(const mllm_model *model, uint32_t cache, uint32_t 
 void mllm_cache_destroy(mllm_cache *cache);
 /* What create takes for so many tokens. */
 uint64_t mllm_cache_bytes(const mllm_model *model, uint32_t cache, uint32_t max_tokens);
+
+/* ---- Pool: pages that many caches take as they grow, and share ------------------------------ */
+
+typedef struct mllm_kv_pool mllm_kv_pool;
+
+/* Reserves so many bytes for pages of one of a model's caches; the system gives memory when a page
+ * is first written. The model outlives it. On failure *pool is NULL. */
+mllm_status mllm_kv_pool_create(const mllm_model *model, uint32_t cache, uint64_t bytes,
+                                mllm_kv_pool **pool, mllm_error *error);
+/* Refused, and nothing done, while a cache has pages in it. NULL is no pool and no fault. */
+mllm_status mllm_kv_pool_destroy(mllm_kv_pool *pool, mllm_error *error);
+
+/* Like mllm_cache_create, in a pool: no memory is taken before a token is written. */
+mllm_status mllm_cache_create_in(mllm_kv_pool *pool, const mllm_model *model, uint32_t max_tokens,
+                                 mllm_cache **made, mllm_error *error);
+/* A second conversation with the same tokens, which shares their pages until one of both writes. */
+mllm_status mllm_cache_fork(const mllm_cache *cache, mllm_cache **made, mllm_error *error);
+/* Each gets the other's conversation: one that was prepared apart is there in one step. Both are of
+ * one pool. */
+mllm_status mllm_cache_swap(mllm_cache *a, mllm_cache *b, mllm_error *error);
+/* Rewinds; pages behind the length are given back. */
+mllm_status mllm_cache_set_length(mllm_cache *cache, uint32_t length, mllm_error *error);
+uint32_t mllm_cache_length(const mllm_cache *cache);
+/* Pages that end before the last `recent` tokens fall to 4 bits, but for the first 32 tokens, and
+ * are read so from now on. Gives the bytes that came free. */
+uint64_t mllm_cache_demote(mllm_cache *cache, uint32_t recent);
+
+/* Moves pages to close gaps, at most so many bytes; gives the bytes that were moved. 0: there are
+ * no gaps, or the first page to move is larger. */
+uint64_t mllm_kv_defragment_step(mllm_kv_pool *pool, uint64_t most_bytes);
+
+typedef struct mllm_kv_statistics {
+  uint64_t room_bytes; /* of the pool */
+  uint64_t used_bytes; /* pages, to whole granules */
+  uint64_t most_bytes; /* that were used at a time */
+  uint64_t largest_free_bytes;
+  uint64_t moved_bytes;
+  uint64_t copied_pages;  /* before a write, because others had them too */
+  uint64_t demoted_pages; /* so far */
+  uint32_t pages[3];      /* now: native, demoted, demoted but for the first tokens */
+  uint32_t shared_pages;  /* that several conversations have */
+  uint32_t caches;
+} mllm_kv_statistics;
+
+mllm_kv_statistics mllm_kv_pool_statistics(const mllm_kv_pool *pool);
 
 /* From now on, runs of the session append to `used` and read from it, and so does
  * mllm_session_cache_*; NULL: the session's own cache again. */

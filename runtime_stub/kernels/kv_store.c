@@ -24,6 +24,9 @@ mllm_status mllm_k_f32_kv_store(const mllm_call *call) {
                      cache->length, cache->capacity, (long long)k->dims[1]);
   }
   const uint32_t tokens = (uint32_t)k->dims[1];
+  const mllm_status status =
+      mllm_kv_cache_reserve(cache, cache->length, cache->length + tokens, call->error);
+  if (status != MLLM_OK) return status;
   const size_t dim = cache->info.head_dim;
   for (uint32_t head = 0; head < cache->info.kv_heads; head++) {
     mllm_kv_cache_write_rows(cache, (uint32_t)layer, MLLM_KV_KEY, head, cache->length,

@@ -61,6 +61,10 @@ const float *mllm_kv_row_in_place(const mllm_kv_layout *layout, const unsigned c
                                   mllm_kv_state state, uint32_t layer, uint32_t kind, uint32_t head,
                                   uint32_t token);
 
+/* Copies the first rows of every head of a native page, and what their codes need. */
+void mllm_kv_copy_tokens(const mllm_kv_layout *layout, const unsigned char *from, unsigned char *to,
+                         uint32_t tokens);
+
 /* Makes the demoted page of a native one, whose rows are all written. */
 void mllm_kv_demote(const mllm_kv_layout *layout, const unsigned char *native,
                     unsigned char *demoted, mllm_kv_state to);

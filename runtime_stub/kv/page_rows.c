@@ -92,3 +92,20 @@ const float *mllm_kv_row_in_place(const mllm_kv_layout *layout, const unsigned c
   const unsigned char *start = page + mllm_kv_head_start(layout, state, layer, kind, head);
   return (const float *)(const void *)start + (size_t)token * layout->head_dim;
 }
+
+void mllm_kv_copy_tokens(const mllm_kv_layout *layout, const unsigned char *from, unsigned char *to,
+                         uint32_t tokens) {
+  for (uint32_t layer = 0; layer < layout->layers; layer++) {
+    const uint32_t format = mllm_kv_native_format(layout, layer);
+    const size_t row = mllm_kv_code_bytes(format, layout->head_dim);
+    for (uint32_t kind = 0; kind < 2; kind++) {
+      const size_t all = mllm_kv_side_bytes(layout, format, kind, layout->page_tokens);
+      const size_t side = mllm_kv_side_bytes(layout, format, kind, tokens);
+      for (uint32_t head = 0; head < layout->kv_heads; head++) {
+        const size_t at = mllm_kv_head_start(layout, MLLM_KV_NATIVE, layer, kind, head);
+        memcpy(to + at, from + at, side);
+        memcpy(to + at + all, from + at + all, tokens * row);
+      }
+    }
+  }
+}

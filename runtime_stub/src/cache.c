@@ -11,25 +11,109 @@ struct mllm_cache {
   mllm_kv_cache kv;
 };
 
+static mllm_status no_memory(mllm_error *error) {
+  return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for a cache");
+}
+
+static mllm_status no_cache(uint32_t cache, mllm_error *error) {
+  return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "the model has no cache %u",
+                   cache);
+}
+
+/* Gives what was made its handle. */
+static mllm_status hand_out(const mllm_model *model, uint32_t index, mllm_kv_cache *kv,
+                            mllm_cache **made, mllm_error *error) {
+  mllm_cache *found = calloc(1, sizeof *found);
+  if (found == NULL) {
+    mllm_kv_cache_free(kv);
+    return no_memory(error);
+  }
+  *found = (mllm_cache){.model = model, .index = index, .kv = *kv};
+  *made = found;
+  return MLLM_OK;
+}
+
 mllm_status mllm_cache_create(const mllm_model *model, uint32_t cache, uint32_t max_tokens,
                               mllm_cache **made, mllm_error *error) {
   mllm_clear(error);
   *made = NULL;
-  if (cache >= mllm_model_caches(model))
-    return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "the model has no cache %u",
-                     cache);
-  mllm_cache *found = calloc(1, sizeof *found);
-  if (found == NULL)
-    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for a cache");
+  if (cache >= mllm_model_caches(model)) return no_cache(cache, error);
+  mllm_kv_cache kv;
   const mllm_cache_info info = mllm_model_cache_info(model, cache);
-  const mllm_status status = mllm_kv_cache_create(&found->kv, &info, max_tokens, error);
+  const mllm_status status = mllm_kv_cache_create(&kv, &info, max_tokens, error);
+  return status == MLLM_OK ? hand_out(model, cache, &kv, made, error) : status;
+}
+
+mllm_status mllm_cache_create_in(mllm_kv_pool *pool, const mllm_model *model, uint32_t max_tokens,
+                                 mllm_cache **made, mllm_error *error) {
+  mllm_clear(error);
+  *made = NULL;
+  if (pool->model != model)
+    return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
+                     "the pool is of another model");
+  mllm_kv_cache kv;
+  const mllm_status status = mllm_kv_cache_create_in(&kv, pool, max_tokens, error);
+  return status == MLLM_OK ? hand_out(model, pool->index, &kv, made, error) : status;
+}
+
+mllm_status mllm_cache_fork(const mllm_cache *cache, mllm_cache **made, mllm_error *error) {
+  mllm_clear(error);
+  *made = NULL;
+  mllm_kv_cache kv;
+  const mllm_status status = mllm_kv_cache_fork(&cache->kv, &kv, error);
+  return status == MLLM_OK ? hand_out(cache->model, cache->index, &kv, made, error) : status;
+}
+
+mllm_status mllm_cache_swap(mllm_cache *a, mllm_cache *b, mllm_error *error) {
+  mllm_clear(error);
+  if (a->kv.pool != b->kv.pool)
+    return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
+                     "the conversations are not of one pool");
+  const mllm_kv_cache kept = a->kv;
+  a->kv = b->kv;
+  b->kv = kept;
+  return MLLM_OK;
+}
+
+mllm_status mllm_cache_set_length(mllm_cache *cache, uint32_t length, mllm_error *error) {
+  mllm_clear(error);
+  return mllm_kv_cache_set_length(&cache->kv, length, error);
+}
+
+uint32_t mllm_cache_length(const mllm_cache *cache) { return cache->kv.length; }
+
+uint64_t mllm_cache_demote(mllm_cache *cache, uint32_t recent) {
+  const uint32_t length = cache->kv.length;
+  return length > recent ? mllm_kv_cache_demote(&cache->kv, length - recent) : 0;
+}
+
+mllm_status mllm_kv_pool_create(const mllm_model *model, uint32_t cache, uint64_t bytes,
+                                mllm_kv_pool **pool, mllm_error *error) {
+  mllm_clear(error);
+  *pool = NULL;
+  if (cache >= mllm_model_caches(model)) return no_cache(cache, error);
+  mllm_kv_pool *made = calloc(1, sizeof *made);
+  if (made == NULL) return no_memory(error);
+  const mllm_cache_info info = mllm_model_cache_info(model, cache);
+  const mllm_status status = mllm_kv_pool_make(made, &info, bytes, error);
   if (status != MLLM_OK) {
-    free(found);
+    free(made);
     return status;
   }
-  found->model = model;
-  found->index = cache;
-  *made = found;
+  made->model = model;
+  made->index = cache;
+  *pool = made;
+  return MLLM_OK;
+}
+
+mllm_status mllm_kv_pool_destroy(mllm_kv_pool *pool, mllm_error *error) {
+  mllm_clear(error);
+  if (pool == NULL) return MLLM_OK;
+  if (pool->caches > 0)
+    return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
+                     "%u conversations still have pages in the pool", pool->caches);
+  mllm_kv_pool_free(pool);
+  free(pool);
   return MLLM_OK;
 }
 
@@ -42,8 +126,7 @@ void mllm_cache_destroy(mllm_cache *cache) {
 uint64_t mllm_cache_bytes(const mllm_model *model, uint32_t cache, uint32_t max_tokens) {
   if (cache >= mllm_model_caches(model)) return 0;
   const mllm_cache_info info = mllm_model_cache_info(model, cache);
-  const uint64_t tokens = max_tokens == 0 ? info.max_tokens : max_tokens;
-  return (tokens + info.page_tokens - 1) / info.page_tokens * info.page_bytes;
+  return mllm_kv_cache_room(&info, max_tokens);
 }
 
 mllm_status mllm_session_use_cache(mllm_session *session, uint32_t cache, mllm_cache *used,

@@ -79,6 +79,7 @@ void mllm_context_end_run(mllm_context *context, int32_t cache) {
   kv->length += kv->pending;
   if (kv->pending > 0) kv->written = kv->length;
   kv->pending = 0;
+  mllm_kv_cache_settle(kv);
 }
 
 mllm_status mllm_context_cache_set_length(mllm_context *context, int32_t cache, uint32_t length,

@@ -1,26 +1,26 @@
-/* kv_cache.h - keys and values of one conversation, in pages.
+/* kv_cache.h - keys and values of one conversation, in pages of a pool.
  *
  * A page holds page_tokens tokens of every layer, as kv/layout.h lays them out. The block table
- * names pages by number: page n of the conversation is pool page blocks[n]. Moving, sharing and
- * spilling pages changes numbers only.
+ * names pages by number: tokens n * page_tokens.. of the conversation are in page blocks[n]. A page
+ * that others name too is copied before it is written.
  */
 #ifndef MLLM_KV_CACHE_H
 #define MLLM_KV_CACHE_H
 
-#include "../kv/layout.h"
+#include "../kv/pool.h"
 #include "mllm_kernels.h"
 
 typedef struct mllm_kv_cache {
   mllm_cache_info info;
-  mllm_kv_layout layout;
+  mllm_kv_layout layout; /* the pool's own */
+  mllm_kv_pool *pool;
+  mllm_kv_pool *own;  /* pool, where it is this conversation's alone; else NULL */
   uint32_t capacity; /* tokens */
-  uint32_t pages;
+  uint32_t pages;    /* of capacity */
   uint32_t length;  /* tokens that earlier runs wrote */
   uint32_t pending; /* tokens that this run has appended */
   uint32_t written; /* tokens up to which the length may be set: written by a run or the caller */
-  uint32_t *blocks; /* [pages] */
-  unsigned char *pool; /* [pages][layout.bytes[MLLM_KV_NATIVE]] */
-  void *memory;        /* to free */
+  uint32_t *blocks; /* [pages] of the pool; MLLM_KV_NO_PAGE: not taken yet */
 } mllm_kv_cache;
 
 /* A page of a conversation, to read. */
@@ -41,10 +41,26 @@ typedef struct mllm_kv_view {
   uint32_t old; /* pages that end before this token are read as 4 bits, where the layer falls so */
 } mllm_kv_view;
 
-/* Takes memory for max_tokens tokens (0: info->max_tokens). */
+/* With a pool of its own, which holds max_tokens tokens (0: info->max_tokens); or in a pool, whose
+ * pages it takes as it grows. */
 mllm_status mllm_kv_cache_create(mllm_kv_cache *cache, const mllm_cache_info *info,
                                  uint32_t max_tokens, mllm_error *error);
+mllm_status mllm_kv_cache_create_in(mllm_kv_cache *cache, mllm_kv_pool *pool, uint32_t max_tokens,
+                                    mllm_error *error);
+/* Bytes of the pool that create makes; 0 where there can be none. */
+uint64_t mllm_kv_cache_room(const mllm_cache_info *info, uint32_t max_tokens);
 void mllm_kv_cache_free(mllm_kv_cache *cache);
+
+/* Makes the pages of tokens first..end ready to be written: taken, native, this conversation's
+ * alone. What was written before stays. Fails where the pool has no room; then nothing is lost. */
+mllm_status mllm_kv_cache_reserve(mllm_kv_cache *cache, uint32_t first, uint32_t end,
+                                  mllm_error *error);
+/* After a run: pages that the layout calls old fall to 4 bits, where there is room to do it. */
+void mllm_kv_cache_settle(mllm_kv_cache *cache);
+/* Pages wholly before a token fall to 4 bits; gives the bytes that this gave back. */
+uint64_t mllm_kv_cache_demote(mllm_kv_cache *cache, uint32_t before);
+/* A copy shares all pages. */
+mllm_status mllm_kv_cache_fork(const mllm_kv_cache *from, mllm_kv_cache *made, mllm_error *error);
 uint64_t mllm_kv_cache_bytes(const mllm_kv_cache *cache);
 
 mllm_status mllm_kv_cache_set_length(mllm_kv_cache *cache, uint32_t length, mllm_error *error);

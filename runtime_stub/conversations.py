@@ -1,0 +1,155 @@
+"""Caches of conversations in a pool of pages, which share what they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime_stub.library import CData, check, ffi, library, new_error
+
+
+@dataclass(frozen=True)
+class PoolStatistics:
+    """What a pool holds.
+
+    Attributes:
+        room_bytes: Of the pool.
+        used_bytes: Of pages, to whole granules.
+        most_bytes: That were used at a time.
+        largest_free_bytes: The longest stretch that is free.
+        moved_bytes: By defragmenting, so far.
+        copied_pages: Before a write, because another conversation had them too.
+        demoted_pages: To 4 bits, so far.
+        native_pages: Now.
+        demoted: Now.
+        shared_pages: That several conversations have.
+        conversations: That have the pool.
+    """
+
+    room_bytes: int
+    used_bytes: int
+    most_bytes: int
+    largest_free_bytes: int
+    moved_bytes: int
+    copied_pages: int
+    demoted_pages: int
+    native_pages: int
+    demoted: int
+    shared_pages: int
+    conversations: int
+
+
+class Pool:
+    """Pages of one of a model's caches; close it after its conversations, before the model."""
+
+    def __init__(self, model: CData, cache: int, room: int) -> None:
+        """Reserves `room` bytes; the system gives memory as pages are written.
+
+        Raises:
+            RuntimeFailure: A page does not fit, or the model has no such cache.
+        """
+        error, made = new_error(), ffi.new("mllm_kv_pool **")
+        check(library().mllm_kv_pool_create(model, cache, room, made, error), error)
+        self._pool: CData = made[0]
+        self._model, self._cache = model, cache
+
+    def close(self) -> None:
+        """Gives the memory back; a second call does nothing.
+
+        Raises:
+            RuntimeFailure: A conversation still has pages in it.
+        """
+        error = new_error()
+        check(library().mllm_kv_pool_destroy(self._pool, error), error)
+        self._pool = ffi.NULL
+
+    def conversation(self, max_tokens: int = 0) -> Conversation:
+        """An empty conversation of at most so many tokens (0: as compiled).
+
+        Raises:
+            RuntimeFailure: The model's cache is bounded below that.
+        """
+        error, made = new_error(), ffi.new("mllm_cache **")
+        status = library().mllm_cache_create_in(self._pool, self._model, max_tokens, made, error)
+        check(status, error)
+        return Conversation(made[0], self._cache)
+
+    def defragment(self, most_bytes: int) -> int:
+        """Moves pages to close gaps, at most so many bytes; the bytes that were moved."""
+        return int(library().mllm_kv_defragment_step(self._pool, most_bytes))
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        """What the pool holds now."""
+        found = library().mllm_kv_pool_statistics(self._pool)
+        return PoolStatistics(
+            room_bytes=found.room_bytes,
+            used_bytes=found.used_bytes,
+            most_bytes=found.most_bytes,
+            largest_free_bytes=found.largest_free_bytes,
+            moved_bytes=found.moved_bytes,
+            copied_pages=found.copied_pages,
+            demoted_pages=found.demoted_pages,
+            native_pages=found.pages[0],
+            demoted=found.pages[1] + found.pages[2],
+            shared_pages=found.shared_pages,
+            conversations=found.caches,
+        )
+
+
+class Conversation:
+    """Keys and values of one conversation."""
+
+    def __init__(self, cache: CData, index: int) -> None:
+        """Owns a cache, the model's of that index."""
+        self._cache, self._index = cache, index
+
+    def close(self) -> None:
+        """Gives its pages back; no session uses it any more. A second call does nothing."""
+        library().mllm_cache_destroy(self._cache)
+        self._cache = ffi.NULL
+
+    def use_in(self, session: CData) -> None:
+        """From now on, runs of the session append to it and read from it.
+
+        Raises:
+            RuntimeFailure: The session is of another model.
+        """
+        error = new_error()
+        check(library().mllm_session_use_cache(session, self._index, self._cache, error), error)
+
+    def fork(self) -> Conversation:
+        """A second one with the same tokens; pages are shared until one of both writes.
+
+        Raises:
+            RuntimeFailure: It is in no pool, or there is no memory.
+        """
+        error, made = new_error(), ffi.new("mllm_cache **")
+        check(library().mllm_cache_fork(self._cache, made, error), error)
+        return Conversation(made[0], self._index)
+
+    def swap(self, other: Conversation) -> None:
+        """Each gets the other's tokens, in one step.
+
+        Raises:
+            RuntimeFailure: They are not of one pool.
+        """
+        error = new_error()
+        check(library().mllm_cache_swap(self._cache, other._cache, error), error)
+
+    @property
+    def length(self) -> int:
+        """Tokens that it holds."""
+        return int(library().mllm_cache_length(self._cache))
+
+    def rewind(self, length: int) -> None:
+        """Forgets what lies behind so many tokens.
+
+        Raises:
+            RuntimeFailure: It holds fewer.
+        """
+        error = new_error()
+        check(library().mllm_cache_set_length(self._cache, length, error), error)
+
+    def demote(self, recent: int) -> int:
+        """Pages that end before the last `recent` tokens fall to 4 bits; gives the freed bytes."""
+        return int(library().mllm_cache_demote(self._cache, recent))

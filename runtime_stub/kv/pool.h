@@ -1,0 +1,68 @@
+/* pool.h - the pages of one cache of a model, shared by all conversations that have it.
+ *
+ * One region is cut into granules. A page is a run of granules, known by a number; the page table
+ * says where it lies and in which state. Moving, sharing and demoting a page changes its entry
+ * or its number, nothing else. A pool and its conversations serve one thread at a time.
+ */
+#ifndef MLLM_KV_POOL_H
+#define MLLM_KV_POOL_H
+
+#include "layout.h"
+#include "mllm_kv.h"
+
+#define MLLM_KV_NO_PAGE 0xFFFFFFFFu
+
+/* An entry of the page table. */
+typedef struct mllm_kv_entry {
+  uint32_t granule;    /* where it begins */
+  uint32_t state;      /* mllm_kv_state */
+  uint32_t references; /* block tables and prefixes that name it; 0: the number is free */
+  uint32_t generation; /* counts the pages that had this number */
+  uint32_t next;       /* of a free number: the next free one */
+} mllm_kv_entry;
+
+struct mllm_kv_pool {
+  const mllm_model *model; /* of a pool that a caller made, and which of its caches */
+  uint32_t index;
+  mllm_cache_info info;
+  mllm_kv_layout layout;
+  size_t granule_bytes;
+  uint32_t granules;
+  uint32_t granules_of[MLLM_KV_STATES]; /* of a page; 0: no page is so */
+  uint32_t lowest;                      /* no granule before it is free */
+  unsigned char *region;                /* [granules][granule_bytes] */
+  void *memory;                         /* to free */
+  uint64_t *taken;                      /* a bit for each granule */
+  mllm_kv_entry *table;                 /* [numbers] */
+  uint32_t numbers;
+  uint32_t first_free; /* number */
+  uint32_t *owners;    /* [granules] room for a plan of moves */
+  uint32_t caches;     /* conversations that have pages here */
+  mllm_kv_statistics counted;
+};
+
+/* Takes the region: bytes of pages, whole pages of whatever state. */
+mllm_status mllm_kv_pool_make(mllm_kv_pool *pool, const mllm_cache_info *info, uint64_t bytes,
+                              mllm_error *error);
+void mllm_kv_pool_free(mllm_kv_pool *pool);
+
+/* Bytes that so many native pages take, granules whole, and room for one demoted beside them. */
+uint64_t mllm_kv_pool_room(const mllm_kv_layout *layout, uint32_t pages);
+
+/* A page with one reference; MLLM_KV_NO_PAGE: there is no room. */
+uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state);
+void mllm_kv_page_retain(mllm_kv_pool *pool, uint32_t page);
+void mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page);
+
+static inline unsigned char *mllm_kv_page_bytes_of(const mllm_kv_pool *pool, uint32_t page) {
+  return pool->region + pool->table[page].granule * pool->granule_bytes;
+}
+
+static inline bool mllm_kv_is_taken(const mllm_kv_pool *pool, uint32_t granule) {
+  return (pool->taken[granule / 64] >> granule % 64 & 1) != 0;
+}
+
+/* Marks granules first.. as taken or free. */
+void mllm_kv_mark(mllm_kv_pool *pool, uint32_t first, uint32_t count, bool taken);
+
+#endif /* MLLM_KV_POOL_H */
