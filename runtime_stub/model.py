@@ -204,17 +204,20 @@ class Model:
         )
         return generation.generate(self._handles.generator, request)
 
-    def schedule(self, *, conversations: int = 0, cache_bytes: int = 0) -> Schedule:
+    def schedule(
+        self, *, conversations: int = 0, cache_bytes: int = 0, prepares: bool = False
+    ) -> Schedule:
         """Lends the session to conversations that take turns; `generate` has to wait meanwhile.
 
         Args:
             conversations: At most so many at a time; 0: 16.
             cache_bytes: Of all their caches; 0: no bound.
+            prepares: A thread prepares the next prompt while others run.
 
         Raises:
             RuntimeFailure: What the model remembers is not in its cache alone.
         """
-        return Schedule(self._handles.generator(), conversations, cache_bytes)
+        return Schedule(self._handles.generator(), conversations, cache_bytes, prepares)
 
     @property
     def statistics(self) -> Statistics:

@@ -49,6 +49,8 @@ class Counted:
         chunks: Chunks of prompts that were read.
         steps: Calls that gave a token.
         most_bytes: Bytes of caches at a time.
+        prepared: Conversations whose prompt was prepared beside others.
+        bubbles: Times that nothing else was there to do meanwhile.
         most: Conversations at a time.
         waiting: Those that have no room yet.
         running: Those that have.
@@ -57,6 +59,8 @@ class Counted:
     chunks: int
     steps: int
     most_bytes: int
+    prepared: int
+    bubbles: int
     most: int
     waiting: int
     running: int
@@ -65,7 +69,9 @@ class Counted:
 class Schedule:
     """Conversations of an open model; use `Model.schedule`, and close it before the model."""
 
-    def __init__(self, generator: CData, conversations: int, cache_bytes: int) -> None:
+    def __init__(
+        self, generator: CData, conversations: int, cache_bytes: int, prepares: bool
+    ) -> None:
         """Lends the generator's session to conversations.
 
         Raises:
@@ -74,6 +80,7 @@ class Schedule:
         error, made = new_error(), ffi.new("mllm_schedule **")
         options = ffi.new("mllm_schedule_options *")
         options.conversations, options.cache_bytes = conversations, cache_bytes
+        options.prepares = prepares
         check(library().mllm_schedule_create(generator, options, made, error), error)
         self._schedule: CData = made[0]
         self._kept: dict[int, list[object]] = {}
@@ -141,6 +148,8 @@ class Schedule:
             chunks=found.chunks,
             steps=found.steps,
             most_bytes=found.most_bytes,
+            prepared=found.prepared,
+            bubbles=found.bubbles,
             most=found.most,
             waiting=found.waiting,
             running=found.running,

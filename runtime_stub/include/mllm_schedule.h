@@ -15,6 +15,9 @@ typedef struct mllm_schedule mllm_schedule;
 typedef struct mllm_schedule_options {
   uint32_t conversations; /* at most, at a time; 0: 16 */
   uint64_t cache_bytes;   /* of all their caches; 0: no bound */
+  /* 1: a thread with a session of its own prepares the next prompt, its image, ids and embeddings,
+   * while others run; pixels are then read outside of calls. 0: its first turn does */
+  uint32_t prepares;
 } mllm_schedule_options;
 
 /* Which of two conversations goes first, and how often: one of priority 0 gets two turns for each of
@@ -37,6 +40,8 @@ typedef struct mllm_schedule_counters {
   uint64_t chunks;     /* of prompts that were read */
   uint64_t steps;      /* calls that gave a token */
   uint64_t most_bytes; /* of caches at a time */
+  uint64_t prepared;   /* conversations that were, beside others */
+  uint64_t bubbles;    /* times that nothing else was there to do meanwhile */
   uint32_t most;       /* conversations at a time */
   uint32_t waiting;    /* now */
   uint32_t running;    /* now */

@@ -47,12 +47,25 @@ static mllm_status embed_ids(mllm_generator *g, const uint32_t *ids, uint32_t co
   return MLLM_OK;
 }
 
+mllm_status mllm_embed_prompt(mllm_generator *g, mllm_error *error) {
+  const uint32_t chunk = g->prompt.chunk;
+  mllm_status status = MLLM_OK;
+  if (g->prompt.width == 0) return MLLM_OK;
+  for (uint32_t at = 0; status == MLLM_OK && at < g->n_ids; at += chunk) {
+    const uint32_t left = g->n_ids - at;
+    status = embed_ids(g, g->ids + at, left < chunk ? left : chunk,
+                       g->memory.embeddings + at * (size_t)g->prompt.width, error);
+  }
+  g->is_embedded = status == MLLM_OK;
+  return status;
+}
+
 mllm_status mllm_feed_ids(mllm_generator *g, const mllm_feed *feed, const uint32_t *ids,
                           uint32_t count, uint32_t row, mllm_error *error) {
   mllm_status status = MLLM_OK;
   if (feed->width > 0) {
     g->memory.rows = g->memory.embeddings + row * (size_t)feed->width;
-    status = embed_ids(g, ids, count, g->memory.rows, error);
+    if (g->is_ready || !g->is_embedded) status = embed_ids(g, ids, count, g->memory.rows, error);
   } else {
     for (uint32_t i = 0; i < count; i++) g->memory.ids[i] = (int64_t)ids[i];
   }

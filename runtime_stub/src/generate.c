@@ -36,8 +36,10 @@ static uint64_t copied(const mllm_generator *g) {
 }
 
 /* Pixels or sound to features, the prompt to ids, features to their rows among them. */
-static mllm_status prepare(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
+mllm_status mllm_generate_prepare(mllm_generator *g, const mllm_prompt *prompt,
+                                  mllm_error *error) {
   const double start = now();
+  const uint64_t before = copied(g);
   mllm_status status = mllm_encode_media(g, prompt, error);
   const double encoded = now();
   const bool has_rows = prompt->rgb != NULL && !g->prompt.reads_features;
@@ -47,27 +49,24 @@ static mllm_status prepare(mllm_generator *g, const mllm_prompt *prompt, mllm_er
   g->statistics.encode_seconds = encoded - start + (now() - placing);
   g->statistics.prompt_seconds = placing - encoded;
   g->statistics.prompt_tokens = g->n_ids;
+  g->statistics.copied_bytes += copied(g) - before;
   return status;
 }
 
-mllm_status mllm_generate_open(mllm_generator *g, const mllm_prompt *prompt,
-                               const mllm_generate_options *options, mllm_error *error) {
-  static const mllm_prompt nothing = {0};
-  const uint64_t before = copied(g);
+mllm_status mllm_generate_open(mllm_generator *g, const mllm_generate_options *options,
+                               mllm_error *error) {
   mllm_clear(error);
   g->statistics = (mllm_statistics){0};
   g->features = (mllm_tensor){0};
   g->utf8 = (mllm_utf8_stream){0};
   g->n_decided = g->n_given = 0;
-  g->is_ready = false;
+  g->is_ready = g->is_embedded = false;
   g->length = g->n_read = 0;
   mllm_set_options(g, options);
   mllm_status status = mllm_take_turn(g, error);
   if (status == MLLM_OK) status = mllm_speculation_start(g, options, error);
   if (status == MLLM_OK && g->prompt.cache >= 0)
     status = mllm_session_cache_set_length(g->session, (uint32_t)g->prompt.cache, 0, error);
-  if (status == MLLM_OK) status = prepare(g, prompt == NULL ? &nothing : prompt, error);
-  g->statistics.copied_bytes += copied(g) - before;
   return status;
 }
 
@@ -94,7 +93,10 @@ mllm_status mllm_generate_read(mllm_generator *g, mllm_error *error) {
 
 mllm_status mllm_generate_start(mllm_generator *g, const mllm_prompt *prompt,
                                 const mllm_generate_options *options, mllm_error *error) {
-  mllm_status status = mllm_generate_open(g, prompt, options, error);
+  static const mllm_prompt nothing = {0};
+  mllm_status status = mllm_generate_open(g, options, error);
+  if (status == MLLM_OK)
+    status = mllm_generate_prepare(g, prompt == NULL ? &nothing : prompt, error);
   while (status == MLLM_OK && !g->is_ready) status = mllm_generate_read(g, error);
   return status;
 }

@@ -42,6 +42,7 @@ struct mllm_generator {
   uint32_t *ids; /* [capacity + 1] the conversation: the prompt, then what was decided */
   uint32_t n_ids;
   uint32_t n_read;   /* of the prompt */
+  bool is_embedded;  /* all of the prompt */
   uint32_t image_at; /* where the features stand among them; MLLM_NO_TOKEN: nowhere */
   uint8_t *suppressed; /* [vocabulary] */
   mllm_sampler sampler;
@@ -66,9 +67,16 @@ struct mllm_generator {
 mllm_status mllm_generator_share(mllm_generator *lender, mllm_generator **generator,
                                  mllm_error *error);
 
-/* Starts as mllm_generate_start does, but reads nothing of the prompt yet. */
-mllm_status mllm_generate_open(mllm_generator *generator, const mllm_prompt *prompt,
-                               const mllm_generate_options *options, mllm_error *error);
+/* Starts as mllm_generate_start does, but looks at no prompt yet. */
+mllm_status mllm_generate_open(mllm_generator *generator, const mllm_generate_options *options,
+                               mllm_error *error);
+
+/* What the prompt is read from: features of its media, ids. */
+mllm_status mllm_generate_prepare(mllm_generator *generator, const mllm_prompt *prompt,
+                                  mllm_error *error);
+
+/* Embeds the whole prompt, so that reading it does not. */
+mllm_status mllm_embed_prompt(mllm_generator *generator, mllm_error *error);
 
 /* Reads a chunk of the prompt; behind the last it decides the first token, and is_ready. */
 mllm_status mllm_generate_read(mllm_generator *generator, mllm_error *error);

@@ -4,19 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generator.h"
+#include "prepare.h"
 #include "status.h"
 
 enum { CONVERSATIONS = 16 };
 
-/* Its state: without a cache it waits; with one it runs; done, it is only there until the next call. */
+typedef enum state { STATE_NEW, STATE_PREPARING, STATE_PREPARED } state;
+
+/* Without a cache it waits; with one it runs; done, it is only there until the next call. */
 typedef struct talk {
   uint32_t number;
   mllm_priority priority;
   uint64_t due; /* turns that it has had, each as long as its priority says */
   uint32_t need; /* tokens of its cache */
   uint64_t bytes;
-  bool is_open; /* its prompt is embedded as far as an image goes */
+  state state;
   mllm_generator *generator;
   mllm_prompt prompt;
   char *text[2]; /* copies that the prompt points to */
@@ -26,6 +28,7 @@ typedef struct talk {
 struct mllm_schedule {
   mllm_generator *lender;
   mllm_schedule_options options;
+  mllm_preparer *preparer; /* or NULL */
   talk *talks; /* [n_talks] in the order of their numbers */
   uint32_t n_talks;
   uint32_t room;
@@ -51,11 +54,19 @@ mllm_status mllm_schedule_create(mllm_generator *generator, const mllm_schedule_
   if (options != NULL) made->options = *options;
   if (made->options.conversations == 0) made->options.conversations = CONVERSATIONS;
   made->ended = MLLM_NO_TOKEN;
+  if (made->options.prepares) {
+    const mllm_status prepares = mllm_preparer_create(generator, &made->preparer, error);
+    if (prepares != MLLM_OK) {
+      free(made);
+      return prepares;
+    }
+  }
   *schedule = made;
   return MLLM_OK;
 }
 
 static void free_talk(mllm_schedule *s, talk *t) {
+  if (t->state == STATE_PREPARING) (void)mllm_preparer_take(s->preparer, true, NULL);
   if (t->generator != NULL && t->generator->cache != NULL) {
     s->bytes -= t->bytes;
     s->counters.running--;
@@ -70,6 +81,7 @@ static void free_talk(mllm_schedule *s, talk *t) {
 void mllm_schedule_destroy(mllm_schedule *s) {
   if (s == NULL) return;
   for (uint32_t i = 0; i < s->n_talks; i++) free_talk(s, &s->talks[i]);
+  mllm_preparer_destroy(s->preparer);
   (void)mllm_take_turn(s->lender, NULL); /* the session's own cache again */
   free(s->talks);
   free(s);
@@ -186,22 +198,49 @@ static void admit(mllm_schedule *s) {
   }
 }
 
-static talk *first_due(mllm_schedule *s) {
+/* The one that is due among those that run and are in the state, or in a later one. */
+static talk *first_due(mllm_schedule *s, state least, state most) {
   talk *found = NULL;
   for (uint32_t i = 0; i < s->n_talks; i++) {
     talk *t = &s->talks[i];
-    if (runs(t) && (found == NULL || t->due < found->due)) found = t;
+    if (!runs(t) || t->state < least || t->state > most) continue;
+    if (found == NULL || t->due < found->due) found = t;
   }
   return found;
+}
+
+/* Takes what the thread has prepared, and lets it begin with the next. Gives the one that could not
+ * be prepared, as *error tells, or NULL. */
+static talk *prepare_beside(mllm_schedule *s, mllm_error *error) {
+  if (s->preparer == NULL) return NULL;
+  talk *next = first_due(s, STATE_NEW, STATE_NEW);
+  const bool wait = first_due(s, STATE_PREPARED, STATE_PREPARED) == NULL;
+  mllm_generator *done = mllm_preparer_take(s->preparer, wait, error);
+  for (uint32_t i = 0; done != NULL && i < s->n_talks; i++) {
+    talk *t = &s->talks[i];
+    if (t->generator != done) continue;
+    t->state = STATE_PREPARED;
+    s->counters.prepared++;
+    s->counters.bubbles += wait;
+    if (error->status != MLLM_OK) return t;
+  }
+  if (next == NULL) return NULL;
+  /* a conversation that is being prepared is in the thread's hands: this one waits for the next turn */
+  if (first_due(s, STATE_PREPARING, STATE_PREPARING) != NULL) return NULL;
+  if (mllm_generate_open(next->generator, &next->options, error) != MLLM_OK) return next;
+  next->state = STATE_PREPARING;
+  (void)mllm_preparer_offer(s->preparer, next->generator, &next->prompt);
+  return NULL;
 }
 
 /* One turn: the prompt's media, a chunk of it, or a token; *gave: turn says something. */
 static mllm_status take_turn(mllm_schedule *s, talk *t, mllm_turn *turn, bool *gave) {
   mllm_generator *g = t->generator;
   *gave = g->is_ready;
-  if (!t->is_open) {
-    t->is_open = true;
-    return mllm_generate_open(g, &t->prompt, &t->options, &turn->error);
+  if (t->state == STATE_NEW) {
+    t->state = STATE_PREPARED;
+    const mllm_status status = mllm_generate_open(g, &t->options, &turn->error);
+    return status == MLLM_OK ? mllm_generate_prepare(g, &t->prompt, &turn->error) : status;
   }
   if (!g->is_ready) {
     s->counters.chunks++;
@@ -219,14 +258,18 @@ mllm_status mllm_schedule_next(mllm_schedule *s, mllm_turn *turn, mllm_error *er
   for (bool gave = false; !gave;) {
     *turn = (mllm_turn){.conversation = MLLM_NO_TOKEN, .piece = {.token = MLLM_NO_TOKEN}};
     admit(s);
-    talk *t = first_due(s);
+    talk *failed = prepare_beside(s, &turn->error);
+    const state least = s->preparer == NULL ? STATE_NEW : STATE_PREPARED;
+    talk *t = failed != NULL ? failed : first_due(s, least, STATE_PREPARED);
+    if (t == NULL && s->counters.running > 0) continue; /* it is being prepared */
     if (t == NULL && s->counters.waiting > 0)
       return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY,
                        "no memory for the cache of a conversation");
     if (t == NULL) return MLLM_OK;
     s->now = t->due;
     t->due += 1u << t->priority;
-    const mllm_status status = take_turn(s, t, turn, &gave);
+    const mllm_status status =
+        failed != NULL ? turn->error.status : take_turn(s, t, turn, &gave);
     turn->conversation = t->number;
     mllm_generate_statistics(t->generator, &turn->statistics);
     if (status != MLLM_OK || (gave && turn->piece.token == MLLM_NO_TOKEN)) s->ended = t->number;

@@ -25,6 +25,7 @@ def test_is_clean(tmp_path: Path, sanitizer: str) -> None:
     bundle = tmp_path / "tiny-vlm.mllm_bundle"
     compile_model(Request(model=build_recipe("tiny-vlm", print), output=bundle))
     run(tmp_path / "tests/runtime/soak_week", bundle, "1")
+    run(tmp_path / "tests/runtime/soak_week", bundle, "1", "prepares")
 
 
 def run(tool: str | Path, *arguments: str | Path) -> None:

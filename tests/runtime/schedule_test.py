@@ -75,22 +75,27 @@ def requests(count: int) -> Sequence[Request]:
     ]
 
 
+@pytest.mark.parametrize("prepares", [False, True])
 @pytest.mark.parametrize("name", ["tiny-llama", "tiny-qwen2"])
-def test_answers_are_those_of_each_alone(recipe: Callable[[str], Model], name: str) -> None:
+def test_answers_are_those_of_each_alone(
+    recipe: Callable[[str], Model], name: str, prepares: bool
+) -> None:
     asked = requests(12)
     with recipe(name) as model:
         expected = [alone(model, request) for request in asked]
-        with model.schedule(conversations=5) as schedule:
+        with model.schedule(conversations=5, prepares=prepares) as schedule:
             numbers = [schedule.add(request) for request in asked]
             made, order = together(schedule)
             assert schedule.counted.most == 5
+            assert schedule.counted.prepared == (len(asked) if prepares else 0)
             assert schedule.counted.running == schedule.counted.waiting == 0
         assert [made[number] for number in numbers] == expected
         assert order != sorted(order)
         assert alone(model, asked[3]) == expected[3]
 
 
-def test_images_of_several_conversations(recipe: Callable[[str], Model]) -> None:
+@pytest.mark.parametrize("prepares", [False, True])
+def test_images_of_several_conversations(recipe: Callable[[str], Model], prepares: bool) -> None:
     rng = np.random.default_rng(0)
     pixels = [rng.integers(0, 256, (56, 56, 3), dtype=np.uint8) for _ in range(3)]
     asked = [
@@ -100,7 +105,7 @@ def test_images_of_several_conversations(recipe: Callable[[str], Model]) -> None
     with recipe("tiny-vlm") as model:
         expected = [alone(model, request) for request in asked]
         assert len({tuple(tokens) for tokens in expected}) == 3
-        with model.schedule() as schedule:
+        with model.schedule(prepares=prepares) as schedule:
             numbers = [schedule.add(request) for request in asked]
             made, _ = together(schedule)
         assert [made[number] for number in numbers] == expected
@@ -151,9 +156,10 @@ def test_admission_comes_before_computing(recipe: Callable[[str], Model]) -> Non
         assert 2 not in order[:10]
 
 
-def test_a_fault_ends_one_conversation(recipe: Callable[[str], Model]) -> None:
+@pytest.mark.parametrize("prepares", [False, True])
+def test_a_fault_ends_one_conversation(recipe: Callable[[str], Model], prepares: bool) -> None:
     sound = np.zeros(100, np.float32)
-    with recipe("tiny-llama") as model, model.schedule() as schedule:
+    with recipe("tiny-llama") as model, model.schedule(prepares=prepares) as schedule:
         first = schedule.add(Request(prompt="a", max_new_tokens=9))
         broken = schedule.add(Request(prompt="a", audio=sound, max_new_tokens=9))
         turns = list(schedule.turns())
@@ -163,8 +169,9 @@ def test_a_fault_ends_one_conversation(recipe: Callable[[str], Model]) -> None:
         assert sum(turn.conversation == first for turn in turns) == 10
 
 
-def test_a_conversation_can_be_ended(recipe: Callable[[str], Model]) -> None:
-    with recipe("tiny-llama") as model, model.schedule() as schedule:
+@pytest.mark.parametrize("prepares", [False, True])
+def test_a_conversation_can_be_ended(recipe: Callable[[str], Model], prepares: bool) -> None:
+    with recipe("tiny-llama") as model, model.schedule(prepares=prepares) as schedule:
         first = schedule.add(Request(prompt="a", max_new_tokens=50))
         other = schedule.add(Request(prompt="b", max_new_tokens=5))
         seen: list[int] = []

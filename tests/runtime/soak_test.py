@@ -31,11 +31,12 @@ def test_steps_leave_memory_as_it_is(
     assert told["growth_bytes"] < MEGABYTE
 
 
+@pytest.mark.parametrize("prepares", [(), ("prepares",)])
 @pytest.mark.parametrize("days", [1, pytest.param(7, marks=pytest.mark.slow)])
-def test_a_week_of_meetings(tmp_path: Path, days: int) -> None:
+def test_a_week_of_meetings(tmp_path: Path, days: int, prepares: tuple[str, ...]) -> None:
     bundle = tmp_path / "tiny-vlm.mllm_bundle"
     compile_model(Request(model=build_recipe("tiny-vlm", print), output=bundle))
-    told = soak(tmp_path, "soak_week", bundle, str(days))
+    told = soak(tmp_path, "soak_week", bundle, str(days), *prepares)
     assert told["whole"] > 150 * days
     assert told["chunks"] > told["whole"]
     assert told["left"] > 0

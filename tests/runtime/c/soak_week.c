@@ -1,7 +1,7 @@
 /* A week of meetings on a virtual clock: people ask about frames of them, long questions and short,
  * many at the start of an hour; some leave before the answer is whole. There is room for a few.
  *
- *     soak_week BUNDLE DAYS
+ *     soak_week BUNDLE DAYS [prepares]
  *
  * What is held: each whole answer is the one that its question has alone, in a session that serves
  * nobody else; counts add up; caches stay in their bounds; nothing is copied between stages. */
@@ -127,7 +127,7 @@ static void turn(week *w) {
 
 int main(int argc, char **argv) {
   static week w;
-  if (argc != 3) return 2;
+  if (argc < 3) return 2;
   const double end = strtod(argv[2], NULL) * DAY;
   mllm_error error = {0};
   soak_open(&w.soak, argv[1]);
@@ -137,7 +137,7 @@ int main(int argc, char **argv) {
   soak_must(mllm_session_create(alone.model, &one, &w.soak.session, &error), &error);
   soak_must(mllm_generator_create(alone.bundle, alone.model, w.soak.session, &w.soak.generator,
                                   &error), &error);
-  const mllm_schedule_options options = {.conversations = ROOM};
+  const mllm_schedule_options options = {.conversations = ROOM, .prepares = argc > 3};
   soak_must(mllm_schedule_create(w.soak.generator, &options, &w.schedule, &error), &error);
   double next = 9.0 * 3600.0;
   uint64_t first_day = 0;
