@@ -14,18 +14,25 @@ import pytest
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, f16, f32
 
+from mllm_compiler.backends.c.compile import compile_module
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
 from mllm_compiler.dialects import make_context, mllm
 from mllm_compiler.dialects.dims import Dim, tensor_of
 from mllm_compiler.pass_run import run_passes
+from mllm_compiler.passes.fuse_cached_attention import FuseCachedAttention
+from mllm_compiler.passes.graphs import argument_names
 from mllm_compiler.passes.lower_to_cpu import LowerToCpu
 from mllm_compiler.passes.place import Place
 from mllm_compiler.passes.plan_memory import PlanMemory
+from mllm_compiler.passes.quantise_cache import QuantiseCache
 from mllm_compiler.reference import run_function
 from mllm_compiler.reference.cpu import CacheState, run_lowered
+from mllm_compiler.reference.executor import find_function
+from mllm_compiler.reference.kv_cache import half_tokens
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, module_of
+from tests.backends.small_pipelines import features, whisper
 
 F32 = NDArray[np.float32]
 Arrays = dict[str, NDArray[np.generic]]
@@ -181,3 +188,30 @@ def test_a_past_that_was_read_is_written_again(bits: int) -> None:
     np.testing.assert_array_equal(found["present.0.key"], want["present.0.key"])
     np.testing.assert_array_equal(found["present.0.value"], want["present.0.value"])
     np.testing.assert_allclose(found["y"], want["y"][:, 30:], rtol=1e-4, atol=2e-6)
+
+
+def test_the_tokens_of_a_first_step_are_stored_alike() -> None:
+    """A decoder without a past attends to what it makes, and keeps what pages hold of it."""
+    module, store = whisper()
+    passes = [FuseCachedAttention(), QuantiseCache(recipe="kv16")]
+    run_passes(module, passes, make_context(store))
+    ids = np.array([[3, 1, 4, 1]])
+    hidden = run_function(module, "encoder", {"input_features": features()}, store)
+    state = hidden["last_hidden_state"]
+    given = {"input_ids": ids[:, :3], "encoder_hidden_states": state}
+    first = run_function(module, "decoder", given, store)
+    past: Arrays = {n.replace("present", "past_key_values"): x for n, x in first.items()}
+    past = {n: half_tokens(x) if ".decoder." in n else x for n, x in past.items()}
+    taken = argument_names(find_function(module, "decoder_with_past"))
+    later = {n: x for n, x in {**past, "input_ids": ids[:, 3:]}.items() if n in taken}
+    want = run_function(module, "decoder_with_past", later, store)
+    with CRunner(compile_module(module), store) as runner:
+        runner.run("encoder", {"input_features": features()}, only=())
+        found = runner.run("decoder", {"input_ids": ids[:, :3]}, only=("logits",))
+        np.testing.assert_allclose(found["logits"], first["logits"], rtol=1e-4, atol=1e-5)
+        found = runner.run("decoder_with_past", {"input_ids": ids[:, 3:]})
+    np.testing.assert_allclose(found["logits"], want["logits"], rtol=1e-4, atol=1e-5)
+    for kind in ("key", "value"):
+        name = f"present.0.decoder.{kind}"
+        np.testing.assert_allclose(found[name], want[name], rtol=1e-3, atol=1e-5)
+        np.testing.assert_array_equal(half_tokens(found[name]), found[name])
