@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../kv/pool.h"
 #include "prepare.h"
 #include "status.h"
 
@@ -29,6 +30,7 @@ struct mllm_schedule {
   mllm_generator *lender;
   mllm_schedule_options options;
   mllm_preparer *preparer; /* or NULL */
+  mllm_kv_pool *pool;      /* the pages of all, where there is a bound; else NULL */
   talk *talks; /* [n_talks] in the order of their numbers */
   uint32_t n_talks;
   uint32_t room;
@@ -54,15 +56,18 @@ mllm_status mllm_schedule_create(mllm_generator *generator, const mllm_schedule_
   if (options != NULL) made->options = *options;
   if (made->options.conversations == 0) made->options.conversations = CONVERSATIONS;
   made->ended = MLLM_NO_TOKEN;
-  if (made->options.prepares) {
-    const mllm_status prepares = mllm_preparer_create(generator, &made->preparer, error);
-    if (prepares != MLLM_OK) {
-      free(made);
-      return prepares;
-    }
-  }
-  *schedule = made;
-  return MLLM_OK;
+  const uint64_t bytes = made->options.cache_bytes;
+  mllm_status made_all = MLLM_OK;
+  if (bytes > 0)
+    made_all = mllm_kv_pool_create(generator->model, (uint32_t)generator->prompt.cache, bytes,
+                                   &made->pool, error);
+  if (made_all == MLLM_OK && made->options.prepares)
+    made_all = mllm_preparer_create(generator, &made->preparer, error);
+  if (made_all == MLLM_OK)
+    *schedule = made;
+  else
+    mllm_schedule_destroy(made);
+  return made_all;
 }
 
 static void free_talk(mllm_schedule *s, talk *t) {
@@ -83,6 +88,7 @@ void mllm_schedule_destroy(mllm_schedule *s) {
   for (uint32_t i = 0; i < s->n_talks; i++) free_talk(s, &s->talks[i]);
   mllm_preparer_destroy(s->preparer);
   (void)mllm_take_turn(s->lender, NULL); /* the session's own cache again */
+  (void)mllm_kv_pool_destroy(s->pool, NULL);
   free(s->talks);
   free(s);
 }
@@ -178,6 +184,17 @@ static talk *first_waiting(mllm_schedule *s) {
   return found;
 }
 
+static mllm_status take_cache(mllm_schedule *s, mllm_generator *g, uint32_t tokens) {
+  if (s->pool != NULL) return mllm_cache_create_in(s->pool, g->model, tokens, &g->cache, NULL);
+  return mllm_cache_create(g->model, (uint32_t)g->prompt.cache, tokens, &g->cache, NULL);
+}
+
+/* Gaps that old pages leave, where they fall to fewer bits, close by a page a turn. */
+static void close_gaps(mllm_schedule *s) {
+  if (s->pool == NULL || s->pool->layout.recent == 0) return;
+  (void)mllm_kv_defragment_step(s->pool, s->pool->info.page_bytes);
+}
+
 /* Gives caches to those that wait, as long as there is room. None is passed over for a smaller one. */
 static void admit(mllm_schedule *s) {
   mllm_schedule_counters *c = &s->counters;
@@ -186,8 +203,7 @@ static void admit(mllm_schedule *s) {
     const uint64_t bytes = s->bytes + t->bytes;
     if (s->options.cache_bytes > 0 && bytes > s->options.cache_bytes) return;
     mllm_generator *g = t->generator;
-    if (mllm_cache_create(g->model, (uint32_t)g->prompt.cache, t->need, &g->cache, NULL) != MLLM_OK)
-      return; /* no memory now: it waits, as for room */
+    if (take_cache(s, g, t->need) != MLLM_OK) return; /* no memory now: it waits, as for room */
     g->capacity = t->need;
     t->due = s->now;
     s->bytes = bytes;
@@ -257,6 +273,7 @@ mllm_status mllm_schedule_next(mllm_schedule *s, mllm_turn *turn, mllm_error *er
   s->ended = MLLM_NO_TOKEN;
   for (bool gave = false; !gave;) {
     *turn = (mllm_turn){.conversation = MLLM_NO_TOKEN, .piece = {.token = MLLM_NO_TOKEN}};
+    close_gaps(s);
     admit(s);
     talk *failed = prepare_beside(s, &turn->error);
     const state least = s->preparer == NULL ? STATE_NEW : STATE_PREPARED;

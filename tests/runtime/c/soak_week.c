@@ -10,9 +10,10 @@
 #include <stdlib.h>
 
 #include "mllm_devices.h"
+#include "mllm_kv.h"
 #include "soak.h"
 
-enum { QUESTIONS = 24, LIVE = 64, SIDE = 72, FRAMES = 6, ROOM = 4, DAY = 24 * 3600 };
+enum { QUESTIONS = 24, LIVE = 64, SIDE = 72, FRAMES = 6, ROOM = 8, PAGES = 6, DAY = 24 * 3600 };
 static const double step_seconds = 0.05, chunk_seconds = 0.4;
 
 typedef struct talk {
@@ -30,7 +31,7 @@ typedef struct week {
   mllm_schedule *schedule;
   talk talks[LIVE];
   double now;
-  uint64_t state, chunks;
+  uint64_t state, chunks, room;
   uint32_t live, asked, turned_away, left, whole, waited;
 } week;
 
@@ -110,6 +111,7 @@ static void turn(week *w) {
   w->chunks = c.chunks;
   w->waited += c.waiting > 0;
   must_hold(c.running <= ROOM, "more conversations run than may");
+  must_hold(c.most_bytes <= w->room, "caches take more than there is room for");
   must_hold(c.running + c.waiting == w->live, "conversations are lost");
   talk *t = find(w, turn.conversation);
   must_hold(t != NULL, "somebody who is not there took a turn");
@@ -137,7 +139,9 @@ int main(int argc, char **argv) {
   soak_must(mllm_session_create(alone.model, &one, &w.soak.session, &error), &error);
   soak_must(mllm_generator_create(alone.bundle, alone.model, w.soak.session, &w.soak.generator,
                                   &error), &error);
-  const mllm_schedule_options options = {.conversations = ROOM, .prepares = argc > 3};
+  w.room = PAGES * mllm_cache_bytes(alone.model, 0, 1);
+  const mllm_schedule_options options = {
+      .conversations = ROOM, .cache_bytes = w.room, .prepares = argc > 3};
   soak_must(mllm_schedule_create(w.soak.generator, &options, &w.schedule, &error), &error);
   double next = 9.0 * 3600.0;
   uint64_t first_day = 0;
