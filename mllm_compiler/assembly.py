@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.backends.artifact import Entry, Port
 from mllm_compiler.backends.buckets import served_entry
-from mllm_compiler.backends.c.artifact import CArtifact
+from mllm_compiler.backends.c.artifact import CArtifact, MemoryPlan
 from mllm_compiler.backends.c.emit import emit as emit_program
 from mllm_compiler.backends.neuron.compile import compile_module as compile_neuron
 from mllm_compiler.backends.numpy.compile import NumpyArtifact
@@ -26,10 +26,12 @@ from mllm_compiler.backends.tflite.emit import emit as emit_tflite
 from mllm_compiler.bundle.config import config_of, text_contents
 from mllm_compiler.bundle.device_block import DeviceBlock, GraphPlan, Sdk
 from mllm_compiler.bundle.manifest import (
+    BufferRecord,
     Compatibility,
     EntryRecord,
     Manifest,
     PlanRecord,
+    SpanRecord,
     TensorRecord,
     Topology,
     WeightRecord,
@@ -137,10 +139,23 @@ class Made:
 
 def _c(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:
     artifact = emit_program(module)
-    plan = artifact.plan
-    record = PlanRecord(bound=plan.bound, plan=plan.plan, gap=round(plan.gap, 6))
     program = content_of_bytes("targets/c/program.bin", artifact.program)
-    return _with_weights("c", artifact, program, store, record)
+    return _with_weights("c", artifact, program, store, plan_record(artifact.plan))
+
+
+def plan_record(plan: MemoryPlan) -> PlanRecord:
+    """The memory plan as the manifest has it."""
+    placed = zip(plan.buffers, plan.offsets, strict=True)
+    return PlanRecord(
+        bound=plan.bound,
+        plan=plan.plan,
+        gap=round(plan.gap, 6),
+        buffers=tuple(BufferRecord(offset=offset, **asdict(b)) for b, offset in placed),
+        graphs=tuple(
+            SpanRecord(graph=graph, first=first, last=last)
+            for graph, (first, last) in plan.spans.items()
+        ),
+    )
 
 
 def _numpy(module: ModuleOp, store: WeightStore, outside: Outside) -> Made:

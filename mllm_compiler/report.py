@@ -9,40 +9,49 @@ from pathlib import Path
 from typing import Any, cast
 
 from jinja2 import Environment
+from markupsafe import Markup
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.bundle.files import atomic_output, check_output
-from mllm_compiler.bundle.typed_json import Json, encode
+from mllm_compiler.bundle.manifest import PlanRecord
+from mllm_compiler.bundle.typed_json import Json, decode, encode
 from mllm_compiler.compiler import Compiled
 from mllm_compiler.errors import CompileError
 from mllm_compiler.flops import sizes_of
 from mllm_compiler.hal import cost_of
+from mllm_compiler.memory_map import memory_section
 from mllm_compiler.pass_run import PassRecord
 from mllm_compiler.passes.graphs import graphs, pipeline_of
 from mllm_compiler.validate import Proof
 
 PAGE = """<!doctype html>
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <title>{{ name }}, compiled for {{ target }}</title>
 <style>
-body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; }
-table { border-collapse: collapse; } td, th { padding: .2em .8em; border-bottom: 1px solid #ccc; }
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; \
+background: Canvas; color: CanvasText; overflow-wrap: anywhere; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; }
+td, th { padding: .2em .8em; border-bottom: 1px solid #8888; overflow-wrap: normal; }
 td.n { text-align: right; font-variant-numeric: tabular-nums; } th { text-align: left; }
 </style>
 <h1>{{ name }}, compiled for {{ target }}</h1>
 <table>
 {% for key, value in facts.items() %}<tr><th>{{ key }}<td>{{ value }}
 {% endfor %}</table>
+{{ memory }}
 <h2>Passes</h2>
-<table><tr><th>pass<th>seconds<th>operations<th>MB read<th>MB written<th>most frequent
+<div class="wide"><table>
+<tr><th>pass<th>seconds<th>operations<th>MB read<th>MB written<th>most frequent
 {% for pass in passes %}<tr><td>{{ pass.name }}<td class="n">{{ "%.2f" | format(pass.seconds) }}
 <td class="n">{{ pass.operations }}<td class="n">{{ pass.read }}<td class="n">{{ pass.written }}\
 <td>{{ pass.kinds }}
-{% endfor %}</table>
+{% endfor %}</table></div>
 {% if proofs %}<h2>Proof</h2>
-<table><tr>{% for title in titles %}<th>{{ title }}{% endfor %}
+<div class="wide"><table><tr>{% for title in titles %}<th>{{ title }}{% endfor %}
 {% for row in proofs %}<tr>{% for cell in row %}<td>{{ cell }}{% endfor %}
-{% endfor %}</table>
+{% endfor %}</table></div>
 {% endif %}"""
 
 
@@ -149,6 +158,7 @@ def page(facts: Mapping[str, Json]) -> str:
         target=facts["target"],
         facts=shown,
         passes=passes,
+        memory=_memory(facts["plan"]),
         titles=PROOF,
         proofs=proofs,
     )
@@ -197,6 +207,10 @@ def _row(entry: Mapping[str, Json]) -> dict[str, Json]:
 
 def _megabytes(count: Json) -> str:
     return "" if count is None else f"{cast(int, count) / 1e6:.1f}"
+
+
+def _memory(plan: Json) -> Markup:
+    return Markup() if plan is None else memory_section(decode(PlanRecord, plan))
 
 
 def _plan(plan: Json) -> str:

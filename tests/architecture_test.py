@@ -31,6 +31,7 @@ LAYERS = {
     "dumps": 8,
     "flops": 8,
     "generation": 8,
+    "memory_map": 8,
     "pass_run": 8,
     "pipelines": 8,
     "quantised_bundle": 8,

@@ -10,8 +10,8 @@ from mllm_compiler.bundle.manifest import Manifest, WeightRecord
 from mllm_compiler.bundle.typed_json import Json, encode
 from mllm_compiler.bundle.verify import Bundle
 
-SEPARATE = ("members", "weights")
-"""Keys of the manifest that are compared by name, not by value."""
+SEPARATE = ("members", "weights", "plan.buffers", "plan.graphs")
+"""Keys of the manifest that are compared by name, not by value, and what the programs say too."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _signers(left: Bundle, right: Bundle) -> Iterator[Difference]:
 def _keys(left: Manifest, right: Manifest) -> Iterator[Difference]:
     ours, theirs = dict(_leaves(encode(left))), dict(_leaves(encode(right)))
     for key in sorted(ours.keys() | theirs.keys()):
-        if ours.get(key) != theirs.get(key) and key.partition(".")[0] not in SEPARATE:
+        if ours.get(key) != theirs.get(key) and not key.startswith(SEPARATE):
             yield Difference("manifest", key, ours.get(key, ""), theirs.get(key, ""))
 
 

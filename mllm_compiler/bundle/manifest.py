@@ -97,12 +97,34 @@ class WeightRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BufferRecord:
+    """A part of the arena while it is in use, from the stage `first` to the stage `last`."""
+
+    name: str
+    offset: int
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanRecord:
+    """The stages of a graph; stages of all graphs are counted on."""
+
+    graph: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanRecord:
     """The memory plan: lower bound and size in bytes, gap as a fraction of the bound."""
 
     bound: int = 0
     plan: int = 0
     gap: float = 0.0
+    buffers: tuple[BufferRecord, ...] = ()
+    graphs: tuple[SpanRecord, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -184,6 +184,7 @@ def _observers(dump_dir: Path | None, print_ir: bool) -> list[Observer]:
 
 
 def _tell(compiled: Compiled, facts: dict[str, Json]) -> None:
+    from mllm_compiler.memory_map import peak_of
     from mllm_compiler.report import PROOF, percent, proof_row
 
     for record in compiled.records:
@@ -198,8 +199,9 @@ def _tell(compiled: Compiled, facts: dict[str, Json]) -> None:
     for source in compiled.sources:
         write_line(f"source: {source}")
     plan = compiled.manifest.plan
-    if plan.plan:
-        write_line(f"memory: bound {plan.bound}, plan {plan.plan}, gap {plan.gap:.2%}")
+    if peak := peak_of(plan):
+        figures = f"bound {plan.bound}, plan {plan.plan}, gap {plan.gap:.2%}"
+        write_line(f"memory: {figures}; {peak.line}")
     write_line(
         f"bundle: {compiled.output} ({facts['bundle_bytes']} bytes) in {compiled.seconds:.1f} s"
     )

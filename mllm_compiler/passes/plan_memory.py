@@ -96,7 +96,7 @@ class PlanMemory(ModulePass):
 def plan_module(module: ModuleOp) -> arena.Arena:
     """Plans a lowered module and writes slots, size and bound into it."""
     planner = Planner(module)
-    intervals = [arena.Interval(b.name, b.first, b.last, b.size) for b in planner.buffers]
+    intervals = planner.intervals()
     plan = arena.plan(intervals)
     arena.check(intervals, plan.offsets, plan.plan)
     for buffer, offset in zip(planner.buffers, plan.offsets, strict=True):
@@ -134,6 +134,24 @@ class Planner:
         self._time = 0
         for graph in entry_order(module):
             self._enter(graph)
+
+    def intervals(self) -> list[arena.Interval]:
+        """The buffers as the arena wants them."""
+        return [arena.Interval(b.name, b.first, b.last, b.size) for b in self.buffers]
+
+    def offsets(self) -> list[int]:
+        """Where a module that is planned says that the buffers lie."""
+        return [self._slot(buffer).offset.data for buffer in self.buffers]
+
+    def _slot(self, buffer: Buffer) -> cpu.SlotAttr:
+        if buffer.values:
+            value = buffer.values[0]
+            slot = value.owner.attributes[slot_name(value)] if isinstance(value, OpResult) else None
+        else:
+            graph, index = self._outputs[id(buffer)][0]
+            slot = port_slot(graph, "res_attrs", index)
+        assert isinstance(slot, cpu.SlotAttr), "plan-memory has not run"
+        return slot
 
     def annotate(self, buffer: Buffer, offset: int) -> None:
         """Writes the slot of a buffer onto the ops and ports that live in it."""
@@ -214,6 +232,13 @@ def slot_name(value: SSAValue) -> str:
     """The attribute that holds the slot of an op's result; the first one's has no number."""
     index = value.index if isinstance(value, OpResult) else 0
     return f"{SLOT}{index or ''}"
+
+
+def port_slot(graph: FuncOp, side: str, index: int) -> cpu.SlotAttr | None:
+    """The place of an argument (`arg_attrs`) or result (`res_attrs`) that has one."""
+    attrs = graph.arg_attrs if side == "arg_attrs" else graph.res_attrs
+    slot = None if attrs is None else attrs.data[index].data.get(IO_SLOT)
+    return slot if isinstance(slot, cpu.SlotAttr) else None
 
 
 def stages_of(graph: FuncOp) -> list[cpu.CpuOp]:

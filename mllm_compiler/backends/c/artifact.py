@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mllm_compiler.backends.artifact import CacheNames, Entry, Port, stream_weights
+from mllm_compiler.passes.arena import Interval
 from mllm_compiler.passes.pack_weights import PackedWeight
 from mllm_compiler.weights import WeightStore
 
@@ -14,10 +15,21 @@ __all__ = ["CArtifact", "CacheNames", "Entry", "MemoryPlan", "Port"]
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryPlan:
-    """The size of the arena, the least it could be, and the share between them."""
+    """Where everything lies in the arena, and when.
+
+    Attributes:
+        bound: The least that its size could be.
+        plan: Its size.
+        buffers: What lies in it; time counts stages of all graphs.
+        offsets: Where each lies.
+        spans: The first and the last time of each graph.
+    """
 
     bound: int
     plan: int
+    buffers: tuple[Interval, ...]
+    offsets: tuple[int, ...]
+    spans: Mapping[str, tuple[int, int]]
 
     @property
     def gap(self) -> float:

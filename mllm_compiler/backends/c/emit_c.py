@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from xdsl.dialects.builtin import ModuleOp
 
 from mllm_compiler.backends.c import program
+from mllm_compiler.backends.c.artifact import MemoryPlan
 from mllm_compiler.backends.c.program import Cache
 from mllm_compiler.backends.c.table import EntryTable, Stage, Table, Tensor, table_of
 from mllm_compiler.dialects.dims import Atom, Dim
@@ -38,6 +39,12 @@ class _Port:
     identifier: str
     comment: str
     offset: int
+
+
+@dataclass(frozen=True)
+class _Buffer:
+    offset: int
+    comment: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,7 @@ def emit_c(module: ModuleOp, name: str = "model") -> CSource:
         "title": f"{', '.join(e.name for e in table.entries)}: one function an entry",
         "arena_bytes": table.plan.plan,
         "weight_bytes": table.weight_bytes,
+        "buffers": _buffers(table.plan),
         "caches": caches,
         "key_scales": sum(cache.scales for cache in caches),
         "entries": [_entry(entry, table, prefix) for entry in table.entries],
@@ -101,6 +109,20 @@ def emit_c(module: ModuleOp, name: str = "model") -> CSource:
         environment.get_template(f"model.{kind}.jinja").render(values) for kind in "hc"
     )
     return CSource(prefix, header, source)
+
+
+def _buffers(plan: MemoryPlan) -> list[_Buffer]:
+    """What lies in the arena, lowest first."""
+    placed = zip(plan.offsets, plan.buffers, strict=True)
+    return [
+        _Buffer(offset, f"{b.size} bytes, stages {b.first} to {b.last}: {_comment(b.name)}")
+        for offset, b in sorted(placed, key=lambda at: (at[0], at[1].first))
+    ]
+
+
+def _comment(text: str) -> str:
+    """Text that neither starts nor ends a comment, on one line."""
+    return " ".join(text.replace("*/", "* /").replace("/*", "/ *").split())
 
 
 def identifier(text: str) -> str:
@@ -280,7 +302,7 @@ def _call(stage: Stage, names: Mapping[Tensor, str]) -> _Call:
     outputs = [_view(t, names) for t in stage.outputs]
     params = [_param(value) for _, value in stage.params]
     return _Call(
-        comment=f"{stage.location}: {shapes}".replace("*/", "* /"),
+        comment=_comment(f"{stage.location}: {shapes}"),
         kernel=stage.kernel,
         inputs=_list("IN", inputs, ",\n          "),
         outputs=_list("OUT", outputs, ",\n           "),

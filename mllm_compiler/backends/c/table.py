@@ -33,9 +33,10 @@ from mllm_compiler.passes.graphs import (
 )
 from mllm_compiler.passes.pack_weights import ALIGNMENT, PackedWeight
 from mllm_compiler.passes.plan_memory import (
-    IO_SLOT,
     PLAN,
+    Planner,
     nbytes,
+    port_slot,
     root,
     slot_name,
     stages_of,
@@ -130,13 +131,20 @@ class Bounds(dict[str, int]):
 
 
 def memory_plan(module: ModuleOp) -> MemoryPlan:
-    """The figures that `plan-memory` left in the module."""
+    """What `plan-memory` left in the module."""
     plan = module.attributes.get(PLAN)
     assert isinstance(plan, DictionaryAttr), "plan-memory has not run"
     bound, size = plan.data["bound"], plan.data["plan"]
     assert isinstance(bound, IntegerAttr)
     assert isinstance(size, IntegerAttr)
-    return MemoryPlan(bound=bound.value.data, plan=size.value.data)
+    planner = Planner(module)
+    return MemoryPlan(
+        bound=bound.value.data,
+        plan=size.value.data,
+        buffers=tuple(planner.intervals()),
+        offsets=tuple(planner.offsets()),
+        spans=planner.spans,
+    )
 
 
 def cache_of(graph: FuncOp) -> cpu.CacheAttr | None:
@@ -162,12 +170,12 @@ class _Maker:
         name = graph.sym_name.data
         arguments = zip(block_of(graph).args, argument_names(graph), strict=True)
         inputs = [
-            self._port(value, label, f"{name} input", _slot(graph, "arg_attrs", i))
+            self._port(value, label, f"{name} input", port_slot(graph, "arg_attrs", i))
             for i, (value, label) in enumerate(arguments)
         ]
         returned = return_of(graph).operands
         outputs = [
-            self._port(value, label, f"{name} output", _slot(graph, "res_attrs", i))
+            self._port(value, label, f"{name} output", port_slot(graph, "res_attrs", i))
             for i, (value, label) in enumerate(zip(returned, result_names(graph), strict=True))
         ]
         tensors = dict(zip(block_of(graph).args, inputs, strict=True))
@@ -278,9 +286,3 @@ def _caches(module: ModuleOp, stored: Mapping[str, Mapping[int, Stored]]) -> dic
 
 def _scales(layers: Mapping[int, Stored]) -> tuple[Tensor | None, ...]:
     return tuple(layer.k_scale for _, layer in sorted(layers.items()))
-
-
-def _slot(graph: FuncOp, side: str, index: int) -> cpu.SlotAttr | None:
-    attrs = graph.arg_attrs if side == "arg_attrs" else graph.res_attrs
-    slot = None if attrs is None else attrs.data[index].data.get(IO_SLOT)
-    return slot if isinstance(slot, cpu.SlotAttr) else None

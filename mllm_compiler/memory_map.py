@@ -1,0 +1,146 @@
+"""The memory plan over time as a picture, and who holds the peak: a section of the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from mllm_compiler.bundle.manifest import BufferRecord, PlanRecord
+from mllm_compiler.passes.arena import aligned
+
+COLOURS: Final = 6
+"""Graphs in the order in which they run have them in turn."""
+
+NAMED: Final = 3
+"""Holders of the peak that a line names."""
+
+SECTION: Final = """\
+<style>
+.memory { --c0: #0072b2; --c1: #d55e00; --c2: #009e73;
+--c3: #cc79a7; --c4: #e69f00; --c5: #56b4e9; }
+@media (prefers-color-scheme: dark) {
+.memory { --c0: #4fa3e0; --c1: #f08a4b; --c2: #3cc79b;
+--c3: #e3a6c8; --c4: #f2c14e; --c5: #8fd0f5; }
+}
+.memory svg { display: block; width: 100%; height: 20em; border: 1px solid currentColor; }
+.memory line { stroke: currentColor; stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; }
+.memory rect:nth-of-type(even) { fill-opacity: .65; }
+.memory rect:hover { stroke: currentColor; vector-effect: non-scaling-stroke; }
+{% for i in range(colours) %}
+.memory .c{{ i }} { fill: var(--c{{ i }}); background: var(--c{{ i }}); }
+{% endfor %}
+p.ends { display: flex; justify-content: space-between; margin: .2em 0; }
+.memory ul { display: flex; flex-wrap: wrap; gap: .2em 1.2em; padding: 0; list-style: none; }
+.memory i { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+</style>
+<section class="memory">
+<h2>Memory</h2>
+<p>{{ peak.line[0] | upper }}{{ peak.line[1:] }}.</p>
+<p class="ends"><span>&uarr; {{ size }} bytes</span></p>
+<svg viewBox="0 0 {{ end }} {{ plan.plan }}" preserveAspectRatio="none" role="img" \
+aria-label="The arena: stages from left to right, addresses upwards, a rectangle a buffer">
+{% for box in boxes %}
+<rect class="c{{ box.colour }}" x="{{ box.x }}" y="{{ box.y }}" width="{{ box.width }}" \
+height="{{ box.height }}"><title>{{ box.title }}</title></rect>
+{% endfor %}
+<line x1="{{ peak.time + 0.5 }}" x2="{{ peak.time + 0.5 }}" y1="0" y2="{{ plan.plan }}"/>
+</svg>
+<p class="ends"><span>stage 0</span><span>stage {{ end - 1 }} &rarr;</span></p>
+<ul>
+{% for span in plan.graphs %}
+<li><i class="c{{ loop.index0 % colours }}"></i>{{ span.graph }}: from stage {{ span.first }}
+{% endfor %}
+<li>dashed: the peak
+</ul>
+<div class="wide"><table>
+<tr><th>holds the peak<th class="n">bytes<th class="n">of it<th class="n">from stage<th class="n">to
+{% for holder in peak.holders %}
+<tr><td>{{ holder.name }}<td class="n">{{ "{:,}".format(holder.size) }}\
+<td class="n">{{ "%.1f %%" | format(100 * holder.size / peak.size) }}\
+<td class="n">{{ holder.first }}<td class="n">{{ holder.last }}
+{% endfor %}
+</table></div>
+</section>
+"""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The first stage at which most bytes are in use, and what they are, the largest first."""
+
+    time: int
+    size: int
+    holders: tuple[BufferRecord, ...]
+
+    @property
+    def line(self) -> str:
+        """The largest holders in a line."""
+        shown = [f"{b.name} ({b.size:,})" for b in self.holders[:NAMED]]
+        rest = self.holders[NAMED:]
+        shown += [f"{len(rest)} more ({sum(b.size for b in rest):,})"] if rest else []
+        return f"the peak of {self.size:,} bytes is held at stage {self.time} by {', '.join(shown)}"
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle of the picture; stages from the left, bytes from the top."""
+
+    colour: int
+    x: int
+    y: int
+    width: int
+    height: int
+    title: str
+
+
+def peak_of(plan: PlanRecord) -> Peak | None:
+    """The peak of a plan; none where it has no buffers. Sizes count as they are aligned."""
+    steps: dict[int, int] = {}
+    for b in plan.buffers:
+        steps[b.first] = steps.get(b.first, 0) + aligned(b.size)
+        steps[b.last + 1] = steps.get(b.last + 1, 0) - aligned(b.size)
+    live, best, time = 0, -1, 0
+    for at in sorted(steps):
+        live += steps[at]
+        if live > best:
+            best, time = live, at
+    holders = [b for b in plan.buffers if b.first <= time <= b.last and b.size]
+    holders.sort(key=lambda b: (-b.size, b.offset))
+    return Peak(time, best, tuple(holders)) if holders else None
+
+
+def boxes_of(plan: PlanRecord) -> list[Box]:
+    """A rectangle for each buffer, in the colour of the graph that writes it."""
+    starts = [span.first for span in plan.graphs]
+    return [
+        Box(
+            colour=max(0, sum(start <= b.first for start in starts) - 1) % COLOURS,
+            x=b.first,
+            y=plan.plan - b.offset - b.size,
+            width=b.last - b.first + 1,
+            height=b.size,
+            title=f"{b.name}: {b.size:,} bytes at {b.offset:,}, stages {b.first} to {b.last}",
+        )
+        for b in plan.buffers
+    ]
+
+
+def memory_section(plan: PlanRecord) -> Markup:
+    """The part of a page; empty where the plan has no buffers. It needs no other file."""
+    peak = peak_of(plan)
+    if peak is None:
+        return Markup()
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return Markup(
+        environment.from_string(SECTION).render(
+            plan=plan,
+            size=f"{plan.plan:,}",
+            end=max(b.last for b in plan.buffers) + 1,
+            peak=peak,
+            boxes=boxes_of(plan),
+            colours=COLOURS,
+        )
+    )
