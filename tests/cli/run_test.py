@@ -303,3 +303,26 @@ def test_a_hand_made_wave_of_eight_bits_is_refused(home: Path, capsys: Captured)
     (home / "eight.wav").write_bytes(head + b"\0\0\0\0")
     assert run(["run", "tiny-whisper-c", "--audio", "eight.wav"]) == 1
     assert "8 bits a sample where 16 are read [MLC-X024]" in capsys.readouterr().err
+
+
+def test_guesses_change_no_greedy_answer(capsys: Captured) -> None:
+    words = ("tiny-llama-c", "--prompt", "abcabcabc", "--max-new-tokens", "40")
+    plain = answer(capsys, *words)
+    assert "drafted" not in plain
+    looked_up = answer(capsys, *words, "--speculate", "lookup", "--drafts", "2")
+    guessed = answer(capsys, *words, "--speculate", "tiny-llama-c")
+    assert plain["tokens"] == looked_up["tokens"] == guessed["tokens"]
+    assert guessed["accepted"] == guessed["drafted"] != 0
+
+
+def test_where_nothing_can_be_guessed(capsys: Captured) -> None:
+    words = ("--prompt", "a", "--speculate")
+    refusals = (
+        ("tiny-llama-numpy", "lookup", "MLC-X040"),
+        ("tiny-llama-c", "nowhere", "MLC-U005"),
+    )
+    for bundle, draft, code in refusals:
+        assert run(["run", bundle, *words, draft]) == 1
+        told = capsys.readouterr().err.strip()
+        assert f"[{code}]" in told
+        assert told.count("\n") == 0
