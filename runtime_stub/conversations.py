@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime_stub.library import CData, check, ffi, library, new_error
@@ -19,6 +21,9 @@ class PoolStatistics:
         moved_bytes: By defragmenting, so far.
         copied_pages: Before a write, because another conversation had them too.
         demoted_pages: To 4 bits, so far.
+        adopted_tokens: That need not be computed, because another conversation began so.
+        forgotten_pages: Of beginnings, so far.
+        published_pages: Of beginnings, now.
         native_pages: Now.
         demoted: Now.
         shared_pages: That several conversations have.
@@ -32,6 +37,9 @@ class PoolStatistics:
     moved_bytes: int
     copied_pages: int
     demoted_pages: int
+    adopted_tokens: int
+    forgotten_pages: int
+    published_pages: int
     native_pages: int
     demoted: int
     shared_pages: int
@@ -89,6 +97,9 @@ class Pool:
             moved_bytes=found.moved_bytes,
             copied_pages=found.copied_pages,
             demoted_pages=found.demoted_pages,
+            adopted_tokens=found.adopted_tokens,
+            forgotten_pages=found.forgotten_pages,
+            published_pages=found.published_pages,
             native_pages=found.pages[0],
             demoted=found.pages[1] + found.pages[2],
             shared_pages=found.shared_pages,
@@ -150,6 +161,41 @@ class Conversation:
         error = new_error()
         check(library().mllm_cache_set_length(self._cache, length, error), error)
 
+    def publish(self, ids: Sequence[int], identity: bytes = b"") -> None:
+        """Lets others begin with these, its first tokens, by whole stretches of 32.
+
+        Args:
+            ids: Of the tokens.
+            identity: What keys and values depend on besides, as digests of image and adapter.
+
+        Raises:
+            RuntimeFailure: It holds fewer.
+        """
+        error, (given, who) = new_error(), _beginning(ids, identity)
+        status = library().mllm_cache_publish(self._cache, given, len(ids), who, error)
+        check(status, error)
+
+    def adopt(self, ids: Sequence[int], identity: bytes = b"") -> int:
+        """Begins with as many of the tokens as are known under the same identity.
+
+        Returns:
+            How many these are; the others are to be computed.
+
+        Raises:
+            RuntimeFailure: It is not empty.
+        """
+        error, tokens = new_error(), ffi.new("uint32_t *")
+        given, who = _beginning(ids, identity)
+        status = library().mllm_cache_adopt(self._cache, given, len(ids), who, tokens, error)
+        check(status, error)
+        return int(tokens[0])
+
     def demote(self, recent: int) -> int:
         """Pages that end before the last `recent` tokens fall to 4 bits; gives the freed bytes."""
         return int(library().mllm_cache_demote(self._cache, recent))
+
+
+def _beginning(ids: Sequence[int], identity: bytes) -> tuple[CData, CData]:
+    """Ids, and an identity of any length as one of 32 bytes."""
+    who = hashlib.sha256(identity).digest() if identity else bytes(32)
+    return ffi.new("uint32_t[]", list(ids)), ffi.new("uint8_t[]", who)

@@ -15,8 +15,8 @@ extern "C" {
 /* The keys and values of one conversation, and how many tokens they are of. */
 typedef struct mllm_cache mllm_cache;
 
-/* Takes memory for max_tokens tokens (0: as compiled) of one of a model's caches. The model outlives
- * it. On failure *made is NULL. */
+/* Takes memory for max_tokens tokens (0: as compiled) of one of a model's caches. The model
+ * outlives it. On failure *made is NULL. */
 mllm_status mllm_cache_create(const mllm_model *model, uint32_t cache, uint32_t max_tokens,
                               mllm_cache **made, mllm_error *error);
 /* No session uses it any more. */
@@ -50,6 +50,20 @@ uint32_t mllm_cache_length(const mllm_cache *cache);
  * are read so from now on. Gives the bytes that came free. */
 uint64_t mllm_cache_demote(mllm_cache *cache, uint32_t recent);
 
+enum { MLLM_KV_IDENTITY_BYTES = 32 };
+
+/* Makes the first tokens of a conversation known to the pool: ids[count] are theirs, identity is
+ * what keys and values depend on besides, as the digest of image and adapter (NULL: nothing). Whole
+ * stretches of 32 tokens are kept. Pages that no conversation has are forgotten when room is
+ * needed, those that were not used for longest first. */
+mllm_status mllm_cache_publish(mllm_cache *cache, const uint32_t *ids, uint32_t count,
+                               const uint8_t *identity, mllm_error *error);
+/* An empty conversation begins with as many of ids[count] as are known under the same identity: it
+ * shares their pages. *tokens says how many; the rest, which is to be computed, is never empty if
+ * count leaves the last token out. */
+mllm_status mllm_cache_adopt(mllm_cache *cache, const uint32_t *ids, uint32_t count,
+                             const uint8_t *identity, uint32_t *tokens, mllm_error *error);
+
 /* Moves pages to close gaps, at most so many bytes; gives the bytes that were moved. 0: there are
  * no gaps, or the first page to move is larger. */
 uint64_t mllm_kv_defragment_step(mllm_kv_pool *pool, uint64_t most_bytes);
@@ -62,6 +76,9 @@ typedef struct mllm_kv_statistics {
   uint64_t moved_bytes;
   uint64_t copied_pages;  /* before a write, because others had them too */
   uint64_t demoted_pages; /* so far */
+  uint64_t adopted_tokens;  /* so far, that need not be computed */
+  uint64_t forgotten_pages; /* so far, of beginnings */
+  uint32_t published_pages; /* now */
   uint32_t pages[3];      /* now: native, demoted, demoted but for the first tokens */
   uint32_t shared_pages;  /* that several conversations have */
   uint32_t caches;

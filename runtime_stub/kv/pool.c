@@ -6,6 +6,7 @@
 
 #include "../src/memory.h"
 #include "../src/status.h"
+#include "prefix.h"
 
 enum { GRANULES = 64 /* of a native page: what is lost at a page's end is less than this part */ };
 
@@ -75,6 +76,8 @@ void mllm_kv_pool_free(mllm_kv_pool *pool) {
   free(pool->taken);
   free(pool->table);
   free(pool->owners);
+  free(pool->known);
+  free(pool->buckets);
   mllm_kv_layout_free(&pool->layout);
   memset(pool, 0, sizeof *pool);
 }
@@ -104,17 +107,19 @@ static uint32_t find_run(mllm_kv_pool *pool, uint32_t count) {
 
 uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state) {
   const uint32_t count = pool->granules_of[state];
+  if (count == 0) return MLLM_KV_NO_PAGE;
+  uint32_t granule = find_run(pool, count);
+  while (granule == MLLM_KV_NO_PAGE || pool->first_free >= pool->numbers) {
+    if (!mllm_kv_forget_page(pool)) return MLLM_KV_NO_PAGE;
+    granule = find_run(pool, count);
+  }
   const uint32_t page = pool->first_free;
-  if (count == 0 || page >= pool->numbers) return MLLM_KV_NO_PAGE;
-  const uint32_t granule = find_run(pool, count);
-  if (granule == MLLM_KV_NO_PAGE) return MLLM_KV_NO_PAGE;
   mllm_kv_mark(pool, granule, count, true);
   mllm_kv_entry *entry = &pool->table[page];
   pool->first_free = entry->next;
   entry->granule = granule;
   entry->state = state;
   entry->references = 1;
-  entry->generation++;
   mllm_kv_statistics *counted = &pool->counted;
   counted->pages[state]++;
   counted->used_bytes += (uint64_t)count * pool->granule_bytes;
@@ -144,7 +149,10 @@ mllm_kv_statistics mllm_kv_pool_statistics(const mllm_kv_pool *pool) {
     run = mllm_kv_is_taken(pool, i) ? 0 : run + 1;
     if (run > longest) longest = run;
   }
-  for (uint32_t i = 0; i < pool->numbers; i++) found.shared_pages += pool->table[i].references > 1;
+  for (uint32_t i = 0; i < pool->numbers; i++) {
+    const mllm_kv_entry *entry = &pool->table[i];
+    found.shared_pages += entry->references > 1 + (entry->stretches > 0 ? 1U : 0U);
+  }
   found.room_bytes = (uint64_t)pool->granules * pool->granule_bytes;
   found.largest_free_bytes = (uint64_t)longest * pool->granule_bytes;
   found.caches = pool->caches;

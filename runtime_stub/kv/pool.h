@@ -12,12 +12,14 @@
 
 #define MLLM_KV_NO_PAGE 0xFFFFFFFFu
 
+typedef struct mllm_kv_known mllm_kv_known;
+
 /* An entry of the page table. */
 typedef struct mllm_kv_entry {
   uint32_t granule;    /* where it begins */
   uint32_t state;      /* mllm_kv_state */
   uint32_t references; /* block tables and prefixes that name it; 0: the number is free */
-  uint32_t generation; /* counts the pages that had this number */
+  uint32_t stretches;  /* of its tokens that are known as a beginning: see prefix.h */
   uint32_t next;       /* of a free number: the next free one */
 } mllm_kv_entry;
 
@@ -38,6 +40,12 @@ struct mllm_kv_pool {
   uint32_t first_free; /* number */
   uint32_t *owners;    /* [granules] room for a plan of moves */
   uint32_t caches;     /* conversations that have pages here */
+  struct mllm_kv_known *known; /* [n_known] beginnings; NULL: none was published yet */
+  uint32_t n_known;
+  uint32_t free_known; /* the first free one, and 1 */
+  uint32_t *buckets;   /* [n_known] the first of each, and 1; 0: none */
+  uint64_t serials;    /* given to stretches so far */
+  uint64_t clock;      /* publishing and adopting count it up */
   mllm_kv_statistics counted;
 };
 
@@ -49,7 +57,8 @@ void mllm_kv_pool_free(mllm_kv_pool *pool);
 /* Bytes that so many native pages take, granules whole, and room for one demoted beside them. */
 uint64_t mllm_kv_pool_room(const mllm_kv_layout *layout, uint32_t pages);
 
-/* A page with one reference; MLLM_KV_NO_PAGE: there is no room. */
+/* A page with one reference; beginnings that nobody has are forgotten where it needs their room.
+ * MLLM_KV_NO_PAGE: there is no room. */
 uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state);
 void mllm_kv_page_retain(mllm_kv_pool *pool, uint32_t page);
 void mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page);

@@ -1,6 +1,7 @@
 /* cache.c - caches apart from sessions, and which of them a session uses. */
 #include <stdlib.h>
 
+#include "../kv/prefix.h"
 #include "mllm_kv.h"
 #include "session.h"
 #include "status.h"
@@ -87,6 +88,32 @@ uint64_t mllm_cache_demote(mllm_cache *cache, uint32_t recent) {
   return length > recent ? mllm_kv_cache_demote(&cache->kv, length - recent) : 0;
 }
 
+mllm_status mllm_cache_publish(mllm_cache *cache, const uint32_t *ids, uint32_t count,
+                               const uint8_t *identity, mllm_error *error) {
+  mllm_clear(error);
+  if (count > cache->kv.length)
+    return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_CACHE,
+                     "cache '%s' holds %u tokens, %u cannot become known", cache->kv.info.name,
+                     cache->kv.length, count);
+  return mllm_kv_publish(cache->kv.pool, cache->kv.blocks, ids, count, identity, error);
+}
+
+mllm_status mllm_cache_adopt(mllm_cache *cache, const uint32_t *ids, uint32_t count,
+                             const uint8_t *identity, uint32_t *tokens, mllm_error *error) {
+  mllm_clear(error);
+  *tokens = 0;
+  mllm_kv_cache *kv = &cache->kv;
+  if (kv->length > 0)
+    return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_CACHE,
+                     "cache '%s' holds %u tokens: only an empty one can begin with others'",
+                     kv->info.name, kv->length);
+  *tokens = mllm_kv_adopt(kv->pool, kv->blocks, ids, count < kv->capacity ? count : kv->capacity,
+                          identity);
+  kv->length = *tokens;
+  kv->written = *tokens;
+  return MLLM_OK;
+}
+
 mllm_status mllm_kv_pool_create(const mllm_model *model, uint32_t cache, uint64_t bytes,
                                 mllm_kv_pool **pool, mllm_error *error) {
   mllm_clear(error);
@@ -112,6 +139,7 @@ mllm_status mllm_kv_pool_destroy(mllm_kv_pool *pool, mllm_error *error) {
   if (pool->caches > 0)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
                      "%u conversations still have pages in the pool", pool->caches);
+  mllm_kv_forget_all(pool);
   mllm_kv_pool_free(pool);
   free(pool);
   return MLLM_OK;
