@@ -15,8 +15,8 @@ import numpy as np
 
 from runtime_stub.conversations import Pool
 from tests.runtime.internals import Internals
+from tests.runtime.kv_bench import in_ours
 from tests.runtime.kv_layout_test import AS_FLOATS, AS_HALVES, BY_4, BY_8, DEMOTED, NATIVE, Pages
-from tests.runtime.kv_pool_test import in_ours
 from tests.runtime.library import Model, Session
 from tests.runtime.program_writer import ProgramWriter
 
