@@ -9,7 +9,8 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from mllm_compiler.bundle.manifest import BufferRecord, PlanRecord
-from mllm_compiler.passes.arena import aligned
+from mllm_compiler.passes.arena import Interval
+from mllm_compiler.passes.arena import peak as first_peak
 
 COLOURS: Final = 6
 """Graphs in the order in which they run have them in turn."""
@@ -98,18 +99,10 @@ class Box:
 
 def peak_of(plan: PlanRecord) -> Peak | None:
     """The peak of a plan; none where it has no buffers. Sizes count as they are aligned."""
-    steps: dict[int, int] = {}
-    for b in plan.buffers:
-        steps[b.first] = steps.get(b.first, 0) + aligned(b.size)
-        steps[b.last + 1] = steps.get(b.last + 1, 0) - aligned(b.size)
-    live, best, time = 0, -1, 0
-    for at in sorted(steps):
-        live += steps[at]
-        if live > best:
-            best, time = live, at
+    time, size = first_peak([Interval(b.name, b.first, b.last, b.size) for b in plan.buffers])
     holders = [b for b in plan.buffers if b.first <= time <= b.last and b.size]
     holders.sort(key=lambda b: (-b.size, b.offset))
-    return Peak(time, best, tuple(holders)) if holders else None
+    return Peak(time, size, tuple(holders)) if holders else None
 
 
 def boxes_of(plan: PlanRecord) -> list[Box]:

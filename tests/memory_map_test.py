@@ -18,7 +18,7 @@ from mllm_compiler.cli.main import run
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.dialects import cpu
 from mllm_compiler.memory_map import boxes_of, memory_section, peak_of
-from mllm_compiler.passes.arena import aligned
+from mllm_compiler.passes.arena import PLAIN
 from mllm_compiler.passes.graphs import functions
 from tests.cli.recipes import tiny
 
@@ -74,14 +74,14 @@ def test_the_holders_of_the_peak_are_what_the_plan_needs(planned: tuple[Path, Pl
     """Beside the bytes at every stage, and the bound of the planner."""
     _, plan = planned
     live = [
-        sum(aligned(b.size) for b in plan.buffers if b.first <= time <= b.last)
+        sum(PLAIN.aligned(b.size) for b in plan.buffers if b.first <= time <= b.last)
         for time in range(max(b.last for b in plan.buffers) + 1)
     ]
     peak = peak_of(plan)
     assert peak is not None
     assert peak.size == max(live) == plan.bound == plan.plan
     assert peak.time == live.index(max(live))
-    assert sum(aligned(b.size) for b in peak.holders) == plan.plan
+    assert sum(PLAIN.aligned(b.size) for b in peak.holders) == plan.plan
     assert all(b.first <= peak.time <= b.last for b in peak.holders)
 
 

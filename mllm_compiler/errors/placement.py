@@ -75,4 +75,16 @@ CODES: dict[str, ErrorCode] = {
         "is v68 [MLC-R008] (give another recipe, or another --soc)",
         remedy="Give a recipe whose `[values]` are what the chip has, or compile for another chip.",
     ),
+    "MLC-R009": ErrorCode(
+        title="The memory plan is larger than the memory for it",
+        exit=3,
+        cause="`plan-memory{capacity=..}` says how many bytes there are for all that lives while "
+        "the model runs. More than that lives at one stage, or no plan was found that needs no "
+        "more; the buffers that live then are named, the largest first.",
+        example="prefill: /mlp/down_proj/MatMul: error: the plan takes 4327424 bytes, there are "
+        "4000000; the peak is held by this with 1572864, prefill: /mlp/up_proj/MatMul with 1572864 "
+        "[MLC-R009] (lower the bounds in [dims] of model.toml, or give more)",
+        remedy="Lower the bounds in `[dims]` of model.toml, for a shorter prompt in one piece "
+        "above all, or give the plan more memory.",
+    ),
 }

@@ -56,6 +56,9 @@ ADDRESSABLE: Final = 1 << 47
 MOST_DIMS: Final = 8
 """Of a tensor of the runtime: `MLLM_MAX_RANK` of `mllm.h`."""
 
+MOST_NAMED: Final = 2
+"""Holders of the peak that a refusal names beside the largest."""
+
 IN_PLACE: Final = (ElementwiseOp, cpu.F32LayerNormOp, cpu.F32RmsNormOp)
 """Ops whose kernels read an element, or a row of the first operand, before they write it."""
 
@@ -80,25 +83,43 @@ class Buffer:
 
 @dataclass(frozen=True)
 class PlanMemory(ModulePass):
-    """Gives every tensor of a lowered module its place in the arena."""
+    """Gives every tensor of a lowered module its place in the arena.
+
+    Attributes:
+        capacity: The bytes that there are for it; none: as many as it needs.
+        alignment: Of buffers from `large` bytes on; memory that a device maps in pieces, as of
+            262144 bytes, has each such buffer in pieces of its own.
+        large: Bytes from which a buffer has this alignment.
+    """
 
     name = "plan-memory"
+
+    capacity: int | None = None
+    alignment: int = arena.ALIGNMENT
+    large: int = arena.LARGE
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Plans, checks the plan and writes it into the module.
 
         Raises:
-            CompileError: MLC-R003, a size is known only when the model runs.
+            CompileError: MLC-R003, a size is known only when the model runs; MLC-R009, the plan is
+                larger than the memory that there is for it.
         """
-        plan_module(op)
+        if self.alignment <= 0 or self.alignment % arena.ALIGNMENT:
+            message = f"an alignment of {self.alignment} is no multiple of {arena.ALIGNMENT}"
+            remedy = "such as plan-memory{alignment=262144}"
+            raise CompileError("MLC-U007", message, location=self.name, remedy=remedy)
+        plan_module(op, arena.Bank(self.capacity, self.alignment, self.large))
 
 
-def plan_module(module: ModuleOp) -> arena.Arena:
+def plan_module(module: ModuleOp, bank: arena.Bank = arena.PLAIN) -> arena.Arena:
     """Plans a lowered module and writes slots, size and bound into it."""
     planner = Planner(module)
     intervals = planner.intervals()
-    plan = arena.plan(intervals)
-    arena.check(intervals, plan.offsets, plan.plan)
+    plan = arena.plan(intervals, bank=bank)
+    if bank.capacity is not None and plan.plan > bank.capacity:
+        raise _overflow(intervals, plan, bank)
+    arena.check(intervals, plan.offsets, plan.plan, bank)
     for buffer, offset in zip(planner.buffers, plan.offsets, strict=True):
         planner.annotate(buffer, offset)
     module.attributes[PLAN] = DictionaryAttr(
@@ -290,6 +311,18 @@ def nbytes(value: SSAValue, bounds: Mapping[str, int]) -> int:
         message = f"a tensor of shape [{shape}] takes {size} bytes at its bound"
         raise _refused("MLC-R006", message, value, "lower the bounds in [dims] of model.toml")
     return size
+
+
+def _overflow(intervals: list[arena.Interval], plan: arena.Arena, bank: arena.Bank) -> CompileError:
+    """The plan is too large: located at the largest of what lives at its peak."""
+    largest, *others = arena.holders(intervals, bank)
+    message = f"the plan takes {plan.plan} bytes, there are {bank.capacity}; the peak is held by "
+    message += f"this with {largest.size}"
+    message += "".join(f", {b.name} with {b.size}" for b in others[:MOST_NAMED])
+    rest = others[MOST_NAMED:]
+    message += f", {len(rest)} more with {sum(b.size for b in rest)}" if rest else ""
+    remedy = "lower the bounds in [dims] of model.toml, or give more"
+    return CompileError("MLC-R009", message, location=largest.name, remedy=remedy)
 
 
 def _refused(code: str, message: str, value: SSAValue, remedy: str) -> CompileError:

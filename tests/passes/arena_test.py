@@ -45,9 +45,51 @@ def test_a_plan_never_overlaps_and_meets_the_bound_from_above(buffers: list[Inte
     plan = arena.plan(buffers)
     arena.check(buffers, plan.offsets, plan.plan)
     assert not brute_force_overlap(buffers, plan.offsets)
-    assert plan.bound <= plan.plan <= sum(arena.aligned(b.size) for b in buffers)
+    assert plan.bound <= plan.plan <= sum(arena.PLAIN.aligned(b.size) for b in buffers)
     assert all(o % arena.ALIGNMENT == 0 for o in plan.offsets)
     assert arena.plan(buffers) == plan
+
+
+PIECES = arena.Bank(alignment=1024, large=2000)
+"""Buffers from 2,000 bytes on have pieces of 1,024 to themselves."""
+
+
+@settings(max_examples=200, deadline=None)
+@given(BUFFERS)
+def test_large_buffers_have_pieces_to_themselves(buffers: list[Interval]) -> None:
+    """Beside brute force over buffers that are as large as their pieces."""
+    plan = arena.plan(buffers, bank=PIECES)
+    arena.check(buffers, plan.offsets, plan.plan, PIECES)
+    rounded = [
+        dataclasses.replace(b, size=-(-b.size // 1024) * 1024 if b.size >= 2000 else b.size)
+        for b in buffers
+    ]
+    assert not brute_force_overlap(rounded, plan.offsets)
+    for b, offset in zip(buffers, plan.offsets, strict=True):
+        assert offset % (1024 if b.size >= 2000 else 64) == 0
+    assert plan.plan >= plan.bound >= arena.lower_bound(buffers)
+    for b, offset in zip(rounded, plan.offsets, strict=True):
+        assert offset + b.size <= plan.plan
+
+
+def test_the_checker_refuses_what_a_bank_does_not_allow() -> None:
+    pair = [Interval("a", 0, 1, 2000), Interval("b", 0, 1, 64)]
+    arena.check(pair, (0, 2048), 2112, PIECES)
+    wide = [Interval("a", 0, 1, 2100), Interval("b", 0, 1, 64)]
+    arena.check(wide, (0, 2112), 3072)
+    with pytest.raises(ValueError, match="overlap"):
+        arena.check(wide, (0, 2112), 3072, PIECES)
+    with pytest.raises(ValueError, match="a at 64 is misaligned"):
+        arena.check(pair, (64, 0), 3072, PIECES)
+    with pytest.raises(ValueError, match="2112 bytes leave a bank of 2111"):
+        arena.check(pair, (0, 2048), 2112, arena.Bank(capacity=2111))
+
+
+def test_what_lives_at_the_peak_is_named_the_largest_first() -> None:
+    buffers = [Interval("a", 0, 1, 64), Interval("b", 1, 2, 256), Interval("c", 2, 2, 128)]
+    assert arena.peak(buffers) == (2, 384)
+    assert [b.name for b in arena.holders(buffers)] == ["b", "c"]
+    assert arena.peak([]) == (0, 0)
 
 
 @settings(max_examples=200, deadline=None)
@@ -105,7 +147,7 @@ def test_the_search_finds_the_least_plan(buffers: list[Interval]) -> None:
 @settings(max_examples=200, deadline=None)
 @given(BUFFERS)
 def test_the_search_answers_only_with_smaller_plans_that_fit(buffers: list[Interval]) -> None:
-    buffers = [dataclasses.replace(b, size=arena.aligned(b.size)) for b in buffers if b.size]
+    buffers = [dataclasses.replace(b, size=arena.PLAIN.aligned(b.size)) for b in buffers if b.size]
     if not buffers:
         return
     first, last, size = np.array([(b.first, b.last, b.size) for b in buffers], np.int64).T
@@ -147,7 +189,7 @@ def test_a_gap_of_greedy_orders_is_searched() -> None:
 
 def test_buffers_that_do_not_meet_share_their_place() -> None:
     buffers = [Interval(str(i), i, i, 1000) for i in range(10)]
-    assert arena.plan(buffers).plan == arena.aligned(1000)
+    assert arena.plan(buffers).plan == arena.PLAIN.aligned(1000)
 
 
 def test_the_checker_refuses_what_is_misaligned_or_outside() -> None:

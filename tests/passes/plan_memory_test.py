@@ -215,6 +215,39 @@ def test_a_size_that_depends_on_data_is_refused_with_a_line() -> None:
     assert (caught.value.code, caught.value.exit_code) == ("MLC-R003", 3)
 
 
+def test_a_plan_larger_than_its_memory_is_refused_with_what_holds_the_peak() -> None:
+    PlanMemory(capacity=3 * BYTES).apply(Context(), chain(8, keep_first=True))
+    with pytest.raises(CompileError) as caught:
+        PlanMemory(capacity=3 * BYTES - 1).apply(Context(), chain(8, keep_first=True))
+    assert (caught.value.code, caught.value.exit_code) == ("MLC-R009", 3)
+    text = str(caught.value)
+    assert text.startswith("main: ")
+    assert f"takes {3 * BYTES} bytes, there are {3 * BYTES - 1}; the peak is held by this" in text
+    assert text.count(f"with {BYTES}") == 3
+
+
+def test_large_tensors_start_at_pieces_of_their_own() -> None:
+    """A large softmax between small ones: 1,024 bytes are small here, 2,048 large."""
+    g = Graph("main", "graph", WeightStore(), {"x": TensorType(f32, [1, N])})
+    small = g.add(mllm.SoftmaxOp(g["x"], 1))
+    both = g.add(mllm.ConcatOp([small, g["x"]], 1))
+    y = g.add(mllm.SoftmaxOp(both, 1))
+    module = module_of(g.finish({"y": y, "small": g.add(mllm.SoftmaxOp(small, 1))}))
+    LowerToCpu().apply(Context(), module)
+    PlanMemory(alignment=4096, large=2 * BYTES).apply(Context(), module)
+    places = {(s.offset.data, s.size.data) for s in slots(module)}
+    large = [offset for offset, size in places if size == 2 * BYTES]
+    assert large
+    assert all(offset % 4096 == 0 for offset in large)
+
+
+def test_an_alignment_that_kernels_cannot_have_is_refused() -> None:
+    for alignment in (0, 32, 100):
+        with pytest.raises(CompileError, match="no multiple of 64") as caught:
+            PlanMemory(alignment=alignment).apply(Context(), chain(4))
+        assert caught.value.code == "MLC-U007"
+
+
 def test_planning_twice_gives_the_same_text() -> None:
     def text() -> str:
         module, _ = whisper()
