@@ -185,4 +185,67 @@ CODES: dict[str, ErrorCode] = {
         remedy="Shorten the prompt, ask for fewer tokens, or give `cache_bytes` of "
         "`mllm_schedule_options` more.",
     ),
+    "MLC-X060": ErrorCode(
+        title="A pool has no room",
+        exit=1,
+        cause="No free block of the pool is as large as the buffer, its table of buffers is full, "
+        "or more inferences run than it can tell apart. Nothing has changed.",
+        example="error: no room for 6291456 bytes of 'page' of session 3: 6438256640 of 6442450944 "
+        "are used [MLC-X060] (make the pool larger, or release buffers: mllm_pool_report names "
+        "them)",
+        remedy="Make the pool larger, or release buffers; `mllm_pool_report` names who holds them.",
+    ),
+    "MLC-X061": ErrorCode(
+        title="The system gives no region",
+        exit=1,
+        cause="The system refused addresses, a memory file, a heap of the kernel, or an option "
+        "that was asked for with `MLLM_POOL_STRICT`; the line has its words.",
+        example="error: the heap /dev/dma_heap/system gives no 1048576 bytes: No such file or "
+        "directory [MLC-X061] (ask for less, or use the anonymous backend without options)",
+        remedy="Ask for less, leave `MLLM_POOL_STRICT` out, or use the anonymous backend.",
+    ),
+    "MLC-X062": ErrorCode(
+        title="A buffer is gone",
+        exit=1,
+        cause="The number is not that of a buffer with references: it was released once more than "
+        "it was retained, or comes from another pool.",
+        example="error: the pool has no buffer 4294967299, or it was released [MLC-X062] (keep a "
+        "reference while the buffer is used)",
+        remedy="Keep a reference while the buffer is used.",
+    ),
+    "MLC-X063": ErrorCode(
+        title="A buffer cannot be accessed so",
+        exit=1,
+        cause="Another domain writes the buffer, or reads what would be written; or the backend's "
+        "memory is not visible to the domain; or an access ends that did not begin.",
+        example="error: an NPU cannot read buffer 'arena' of session 1 while the processor writes "
+        "it [MLC-X063] (end the other access first, or take a backend that the domain can see)",
+        remedy="End the other access first, or make the pool on a backend that the domain can see.",
+    ),
+    "MLC-X064": ErrorCode(
+        title="A cache operation is missing",
+        exit=70,
+        cause="The checking backend saw an access of bytes that are newer elsewhere: on a device "
+        "without coherent caches it would read, or later lose, the wrong bytes.",
+        example="error: 'clean' is missing before an access of buffer 'arena' of session 1 "
+        "[MLC-X064] (let mllm_pool_access do the operation; report it where it did)",
+        remedy="Access buffers through `mllm_pool_access` alone; where that was done, report it.",
+    ),
+    "MLC-X065": ErrorCode(
+        title="A buffer is asked for after warm-up",
+        exit=1,
+        cause="`mllm_pool_forbid` has said that no buffers come any more; the request is refused "
+        "and counted.",
+        example="error: 'page' of session 3 asks for 6291456 bytes after warm-up [MLC-X065] (take "
+        "every buffer before mllm_pool_forbid)",
+        remedy="Take every buffer before `mllm_pool_forbid`, or allow them again.",
+    ),
+    "MLC-X066": ErrorCode(
+        title="A buffer cannot be shared",
+        exit=1,
+        cause="The pool's memory is no file, the peer is gone, or what it sent is no buffer.",
+        example="error: the peer sent no buffer, or is gone [MLC-X066] (share buffers of a memory "
+        "file, while the peer is connected)",
+        remedy="Make the pool on `mllm_pool_memfd()`, and share while the peer is connected.",
+    ),
 }

@@ -2,18 +2,13 @@
 #ifndef MLLM_DEVICES_H
 #define MLLM_DEVICES_H
 
-#include "mllm.h"
+#include "mllm_pool.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #pragma GCC visibility push(default)
-
-/* Where a device reads and writes tensors. */
-typedef enum mllm_memory {
-  MLLM_MEMORY_HOST = 0 /* the session's own memory; there is no other yet */
-} mllm_memory;
 
 /* The runtime's own kernels: this device is always there, and is not registered. */
 #define MLLM_DEVICE_CPU "cpu"

@@ -41,6 +41,13 @@ static const remedy remedies[] = {
     {"MLC-X040", "leave --speculate out, or give a draft of the same family"},
     {"MLC-X041", "give each conversation a session of its own"},
     {"MLC-X042", "shorten the prompt, ask for fewer tokens, or allow more bytes of cache"},
+    {"MLC-X060", "make the pool larger, or release buffers: mllm_pool_report names them"},
+    {"MLC-X061", "ask for less, or use the anonymous backend without options"},
+    {"MLC-X062", "keep a reference while the buffer is used"},
+    {"MLC-X063", "end the other access first, or take a backend that the domain can see"},
+    {"MLC-X064", "let mllm_pool_access do the operation; report it where it did"},
+    {"MLC-X065", "take every buffer before mllm_pool_forbid"},
+    {"MLC-X066", "share buffers of a memory file, while the peer is connected"},
 };
 
 const char *mllm_remedy(const char *code) {

@@ -20,6 +20,14 @@
 #define MLLM_CODE_SHARED    "MLC-X041"
 #define MLLM_CODE_ADMISSION "MLC-X042"
 
+#define MLLM_CODE_POOL_FULL   "MLC-X060"
+#define MLLM_CODE_REGION      "MLC-X061"
+#define MLLM_CODE_BUFFER      "MLC-X062"
+#define MLLM_CODE_ACCESS      "MLC-X063"
+#define MLLM_CODE_MAINTENANCE "MLC-X064"
+#define MLLM_CODE_FORBIDDEN   "MLC-X065"
+#define MLLM_CODE_SHARE       "MLC-X066"
+
 /* Writes status, code and message (printf-like); location stays. error may be NULL. Returns status.
  */
 mllm_status mllm_fail(mllm_error *error, mllm_status status, const char *code, const char *format,
