@@ -177,9 +177,13 @@ mllm_status mllm_model_dim_text(const mllm_model *model, uint32_t expr, char *te
 
 /* ---- Session: memory, threads and cache of one conversation ------------------------------------ */
 
+/* mllm_pool.h makes one. */
+typedef struct mllm_pool mllm_pool;
+
 typedef struct mllm_session_options {
   uint32_t threads;    /* 0: one per core */
   uint32_t max_tokens; /* of every KV cache; 0: as compiled; more than compiled is refused */
+  mllm_pool *pool;     /* gives the arena, and outlives the session; NULL: the system does */
 } mllm_session_options;
 
 /* Takes all memory: arena, cache pages, scratch. options may be NULL. On failure *session is NULL.

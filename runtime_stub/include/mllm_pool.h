@@ -96,8 +96,6 @@ const mllm_pool_backend *mllm_pool_checking(void);
 
 /* ---- Pools -------------------------------------------------------------------------------------- */
 
-typedef struct mllm_pool mllm_pool;
-
 /* What a buffer is for: each has its own figures. */
 typedef enum mllm_pool_type {
   MLLM_POOL_ARENA = 0,

@@ -2,6 +2,7 @@
 #include "session.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "memory.h"
 #include "status.h"
@@ -24,12 +25,43 @@ static bool take_slots(mllm_session *session) {
   return true;
 }
 
+static mllm_status take_arena(mllm_session *session, mllm_error *error) {
+  const size_t bytes = (size_t)session->model->program.arena_bytes;
+  if (session->pool == NULL) {
+    session->arena = mllm_memory_take(bytes, &session->arena_memory);
+    if (session->arena != NULL) return MLLM_OK;
+    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY,
+                     "no memory for an arena of %zu bytes", bytes);
+  }
+  const mllm_pool_request request = {.bytes = bytes + (bytes == 0),
+                                     .type = MLLM_POOL_ARENA,
+                                     .name = "arena",
+                                     .owner = "a session"};
+  void *data = NULL;
+  mllm_status status = mllm_pool_take(session->pool, &request, &session->arena_buffer, error);
+  if (status == MLLM_OK)
+    status = mllm_pool_access(session->pool, session->arena_buffer, MLLM_MEMORY_HOST,
+                              MLLM_ACCESS_WRITE, &data, error);
+  if (status != MLLM_OK) return status;
+  session->arena = data;
+  memset(data, 0, bytes); /* another session's bytes may lie there */
+  return MLLM_OK;
+}
+
+static void give_arena(mllm_session *session) {
+  free(session->arena_memory);
+  if (session->arena_buffer == MLLM_NO_BUFFER) return;
+  if (session->arena != NULL)
+    (void)mllm_pool_access_end(session->pool, session->arena_buffer, MLLM_MEMORY_HOST,
+                               MLLM_ACCESS_WRITE, NULL);
+  (void)mllm_pool_release(session->pool, session->arena_buffer, NULL);
+}
+
 static bool take_tables(mllm_session *session) {
   const mllm_program *program = &session->model->program;
   const size_t tensors = (size_t)program->counts[MLLM_SECTION_TENSORS] + 1;
   const size_t views = (size_t)program->max_operands + 1;
   const size_t params = (size_t)program->max_params + 1;
-  session->arena = mllm_memory_take((size_t)program->arena_bytes, &session->arena_memory);
   session->bound = calloc(tensors, sizeof *session->bound);
   session->views = calloc(views, sizeof *session->views);
   session->params = calloc(params, sizeof *session->params);
@@ -39,8 +71,8 @@ static bool take_tables(mllm_session *session) {
                    params * sizeof *session->params;
   if (!mllm_padding_take(&session->padding, program)) return false;
   session->bytes += session->padding.bytes;
-  return session->arena != NULL && session->bound != NULL && session->views != NULL &&
-         session->params != NULL && session->tensors != NULL && take_slots(session);
+  return session->bound != NULL && session->views != NULL && session->params != NULL &&
+         session->tensors != NULL && take_slots(session);
 }
 
 static mllm_status take_context(mllm_session *session, const mllm_session_options *options,
@@ -72,13 +104,14 @@ mllm_status mllm_session_create(const mllm_model *model, const mllm_session_opti
   }
   *session = NULL;
   mllm_session *made = calloc(1, sizeof *made);
-  mllm_status status = MLLM_OK;
-  if (made != NULL) made->model = model;
-  if (made == NULL || !take_tables(made)) {
+  if (made == NULL)
+    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for a session");
+  made->model = model;
+  made->pool = options == NULL ? NULL : options->pool;
+  mllm_status status = take_arena(made, error);
+  if (status == MLLM_OK && !take_tables(made))
     status = mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY,
-                       "no memory for an arena of %llu bytes",
-                       (unsigned long long)model->program.arena_bytes);
-  }
+                       "no memory for the tables of a session");
   if (status == MLLM_OK) status = mllm_dims_create(&made->dims, &model->program, error);
   if (status == MLLM_OK) {
     status = take_context(made, options == NULL ? &defaults : options, error);
@@ -96,7 +129,7 @@ void mllm_session_destroy(mllm_session *session) {
   mllm_context_destroy(session->context);
   mllm_dims_free(&session->dims);
   mllm_padding_free(&session->padding);
-  free(session->arena_memory);
+  give_arena(session);
   free(session->bound);
   free(session->views);
   free(session->params);
