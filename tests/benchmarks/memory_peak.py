@@ -2,9 +2,11 @@
 
 Ours is one arena for all graphs, keys and values of 8 bits in pages, and the rows of the prompt.
 The plain pipeline has the same weights, an arena for each of its sessions, a copy of what one hands
-to the next, the same rows of a prompt, and a contiguous f16 cache of the full length. `peak_ratio`
-is at the full length, with every page written; `peak_ratio_answer` at the end of a real answer about
-a frame, where ours has the pages that it needed and the plain cache is there all the same.
+to the next, the same rows of a prompt, and a contiguous f16 cache of the full length.
+
+`peak_ratio` is at the full length, with every page written; `peak_ratio_answer` at the end of a
+real answer about a frame, where ours has the pages that it needed and the plain cache is there all
+the same.
 """
 
 from __future__ import annotations
