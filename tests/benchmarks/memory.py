@@ -19,7 +19,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.passes import arena
 from mllm_compiler.recipes import find_model
-from tests.benchmarks import memory_generation, memory_joint, memory_kv, memory_peak
+from tests.benchmarks import (
+    memory_generation,
+    memory_joint,
+    memory_kv,
+    memory_peak,
+    memory_pool,
+)
 from tests.benchmarks.buffers import chain, hard_instances
 from tests.benchmarks.figures import publish
 
@@ -39,7 +45,7 @@ def main() -> int:
         figures[f"plan_mb_{name}"] = manifest.plan.plan / 1e6
         gaps.append(manifest.plan.gap)
     areas = memory_joint.figures() | hard_problems() | memory_kv.figures()
-    areas |= memory_peak.figures() | memory_generation.figures()
+    areas |= memory_peak.figures() | memory_generation.figures() | memory_pool.figures()
     return publish({"planner_gap_max": max(gaps), **figures, **areas})
 
 
