@@ -24,7 +24,7 @@ C_SOURCES := $(shell find runtime_stub -name '*.[ch]' -o -name CMakeLists.txt) $
 SANITIZED := tests/runtime/sanitizer_test.py tests/runtime/hostile_test.py
 PYTESTS := $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: .venv-rknn demo test check vendor prove bench conformance lint docs clean sanitize
+.PHONY: .venv-rknn .venv-peers demo test check vendor prove bench conformance lint docs clean sanitize
 
 demo: .venv/runtime
 	@$(BIN)/python models/demo.py
@@ -60,7 +60,7 @@ prove: .venv/vendor
 	$(BIN)/python tests/fuzz/run.py --mutants 20000
 	$(BIN)/python models/meeting-vlm/evaluate.py
 
-bench: .venv/runtime
+bench: .venv/runtime .venv-peers
 	$(BIN)/python tests/benchmarks/memory.py --json docs/figures/memory.json
 	$(BIN)/python tests/benchmarks/speed.py --json docs/figures/speed.json
 
@@ -72,7 +72,7 @@ docs: .venv/runtime
 	$(BIN)/python docs/generate.py
 
 clean:
-	rm -rf build .venv .venv-rknn demo .pytest_cache .ruff_cache
+	rm -rf build .venv .venv-rknn .venv-peers demo .pytest_cache .ruff_cache
 
 # A stamp: the second run does nothing; a changed C file builds the runtime again and no more.
 .venv/vendor: .venv/runtime .venv-rknn/requirements.txt
@@ -85,6 +85,13 @@ clean:
 .venv-rknn/requirements.txt: mllm_compiler/backends/rknn/requirements.txt
 	@echo "setting up .venv-rknn"; $(PYTHON) -m venv .venv-rknn
 	@.venv-rknn/bin/pip install --quiet --no-deps --requirement $< && cp $< $@
+
+# What others run on the same machine; llama.cpp is built from source, which takes ten minutes.
+.venv-peers: .venv-peers/requirements.txt
+
+.venv-peers/requirements.txt: tests/benchmarks/peers/requirements.txt
+	@echo "setting up .venv-peers"; $(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/pip install --quiet --requirement $< && cp $< $@
 
 .venv/runtime: pyproject.toml $(C_SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

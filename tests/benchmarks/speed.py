@@ -2,7 +2,8 @@
 
     python tests/benchmarks/speed.py --json docs/figures/speed.json
 
-A ratio is our speed over the peer's: above 1 is faster.
+A ratio is our speed over the peer's: above 1 is faster. `..._w4a8_...` are of SmolLM2 by the recipe
+`w4a8`, in turns with llama.cpp.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from numpy.typing import NDArray
 from mllm_compiler.recipes import find_model
 from runtime_stub import Model
 from tests.benchmarks.figures import best_of, publish, read_bandwidth
+from tests.benchmarks.speed_llama_cpp import beside_llama_cpp
 
 THREADS = 2
 TOKENS = 64
 Inputs = dict[str, NDArray[np.float32]]
 
 
-def compiled(name: str, folder: Path) -> tuple[Path, float, float]:
+def compiled(name: str, folder: Path, *options: str) -> tuple[Path, float, float]:
     """The bundle of a recipe, and the seconds and MB that its compilation took."""
-    bundle = folder / f"{name}.mllm_bundle"
-    words = [sys.executable, "-m", "mllm_compiler.cli", "compile", name, "--unsigned"]
+    bundle = folder / f"{name}{len(options)}.mllm_bundle"
+    words = [sys.executable, "-m", "mllm_compiler.cli", "compile", name, "--unsigned", *options]
     start = time.perf_counter()
     subprocess.run([*words, "-o", bundle], check=True, stdout=subprocess.DEVNULL)
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
@@ -80,6 +82,9 @@ def main() -> int:
         folder = Path(scratch)
         bundle, seconds, peak = compiled("smollm2-135m", folder)
         figures = {"compile_s": seconds, "compile_rss_mb": peak, **language_model(bundle)}
+        narrow, seconds, peak = compiled("smollm2-135m", folder, "--quant", "w4a8")
+        figures |= {"compile_w4a8_s": seconds, "compile_w4a8_rss_mb": peak}
+        figures |= beside_llama_cpp(narrow)
         bundle, _, _ = compiled("dinov2-s14", folder)
         pixels: Inputs = {
             "pixel_values": random.standard_normal((1, 3, 224, 224)).astype(np.float32)
