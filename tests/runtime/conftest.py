@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from runtime_stub import Model
 from tests.runtime.internals import Internals
+from tests.runtime.kv_bench import Bench
 from tests.runtime.text_models import language_module, vision_module, write_text_bundle
 
 
@@ -36,3 +38,11 @@ def language(language_bundle: Path, trust: Path) -> Model:
 @pytest.fixture
 def vision(vision_bundle: Path, trust: Path) -> Model:
     return Model.open(vision_bundle, trust=trust, threads=1)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A pool of nine pages, and conversations in it."""
+    made = Bench()
+    yield made
+    made.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -20,13 +18,6 @@ from tests.runtime.kv_bench import (
     rows_of,
 )
 from tests.runtime.library import RunError
-
-
-@pytest.fixture
-def bench() -> Any:
-    made = Bench()
-    yield made
-    made.close()
 
 
 def test_a_fork_shares_pages_until_it_writes(bench: Bench) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,13 +11,6 @@ from tests.runtime.kv_bench import (
     Bench,
     rows_of,
 )
-
-
-@pytest.fixture
-def bench() -> Any:
-    made = Bench()
-    yield made
-    made.close()
 
 
 def test_a_conversation_begins_with_what_another_computed(bench: Bench) -> None:
