@@ -139,6 +139,7 @@ mllm_status mllm_kv_cache_reserve(mllm_kv_cache *cache, uint32_t first, uint32_t
     const uint32_t start = block * page_tokens;
     const uint32_t written = cache->written > start ? cache->written - start : 0;
     if (make_writable(cache, block, written < page_tokens ? written : page_tokens)) continue;
+    give_back(cache, pages_of(cache->written, page_tokens));
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_CACHE,
                      "cache '%s' has no page left for tokens %u to %u: its pool has %llu bytes",
                      cache->info.name, first, end,

@@ -52,7 +52,8 @@ uint64_t mllm_kv_cache_room(const mllm_cache_info *info, uint32_t max_tokens);
 void mllm_kv_cache_free(mllm_kv_cache *cache);
 
 /* Makes the pages of tokens first..end ready to be written: taken, native, this conversation's
- * alone. What was written before stays. Fails where the pool has no room; then nothing is lost. */
+ * alone. What was written before stays. Fails where the pool has no room; then no page is taken
+ * and nothing is lost. */
 mllm_status mllm_kv_cache_reserve(mllm_kv_cache *cache, uint32_t first, uint32_t end,
                                   mllm_error *error);
 /* After a run: pages that the layout calls old fall to 4 bits, where there is room to do it. */

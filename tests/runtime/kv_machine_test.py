@@ -133,6 +133,8 @@ class Conversations(RuleBasedStateMachine):
         found = self.bench.pool.statistics
         assert found.used_bytes <= found.room_bytes
         assert found.conversations == len(self.bench.talks)
+        needed = sum(-(-talk.rows.shape[1] // PAGE) for talk in self.bench.talks)
+        assert found.native_pages + found.demoted <= needed + found.published_pages
 
     def teardown(self) -> None:
         self.bench.close()

@@ -46,6 +46,18 @@ def test_beginnings_differ_by_identity_and_by_every_token(bench: Bench) -> None:
         assert other.cache.adopt(asked, who) == tokens
 
 
+def test_no_other_beginning_is_taken_though_its_bucket_is(bench: Bench) -> None:
+    """The table is small, so that one in ten of these meets a known stretch in its bucket."""
+    talk = bench.start()
+    bench.append(talk, rows_of(128, 1))
+    ids = [*range(128)]
+    talk.cache.publish(ids, b"image")
+    other = bench.start()
+    for at in range(300):
+        assert other.cache.adopt(ids, b"%d" % at) == 0
+        assert other.cache.adopt([*ids[:31], 1000 + at], b"image") == 0
+
+
 def test_beginnings_that_nobody_has_make_room(bench: Bench) -> None:
     for at in range(3):
         talk = bench.start()
