@@ -13,6 +13,8 @@
 enum { QUAD = MLLM_QUAD };
 
 typedef int32_t vi_any __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+/* the same, of codes, which may begin at any byte */
+typedef int32_t vi_codes __attribute__((vector_size(LANES * 4), aligned(1), may_alias));
 
 /* A loop, which becomes one instruction; a conversion of vectors is taken apart by GCC 12. */
 MLLM_INLINE vi widen(const unsigned char *w, const bool is_signed) {

@@ -59,7 +59,7 @@ MLLM_INLINE void add_quad(vi sum[][PANEL_VECTORS], const unsigned char *words, c
   vi u[PANEL_VECTORS];
 #pragma GCC unroll 4
   for (size_t v = 0; v < PANEL_VECTORS; v++) {
-    u[v] = *(const vi_any *)(const void *)(words + v * LANES * QUAD);
+    u[v] = *(const vi_codes *)(const void *)(words + v * LANES * QUAD);
     if (bits < 8) u[v] = (u[v] >> shift) & mask;
     if (is_signed) u[v] ^= offset;
   }
@@ -141,34 +141,47 @@ MULTIPLY_ALL(1)
 MULTIPLY_ALL(2)
 MULTIPLY_ALL(3)
 MULTIPLY_ALL(4)
-#if defined(__AVX512BW__) || defined(__AVXVNNI__)
-MULTIPLY_ALL(5)
+#if defined(__AVXVNNI__)
 MULTIPLY_ALL(6)
 #endif
 #if defined(__AVX512BW__)
-MULTIPLY_ALL(7)
 MULTIPLY_ALL(8)
 #endif
 #if defined(__AVX512VNNI__)
-MULTIPLY_ALL(9)
-MULTIPLY_ALL(10)
-MULTIPLY_ALL(11)
 MULTIPLY_ALL(12)
 #endif
 
-/* [rows - 1] of i8, u8, i4, u4, i2, u2 */
-static const multiply_fn *const by_rows[ROWS] = {
-    multiply_1,  multiply_2,  multiply_3, multiply_4,
-#if defined(__AVX512BW__) || defined(__AVXVNNI__)
-    multiply_5,  multiply_6,
+/* Rows that go together, most first, and what multiplies them by i8, u8, i4, u4, i2, u2. */
+static const struct {
+  size_t rows;
+  const multiply_fn *by;
+} groups[] = {
+#if defined(__AVX512VNNI__)
+    {12, multiply_12},
 #endif
 #if defined(__AVX512BW__)
-    multiply_7,  multiply_8,
+    {8, multiply_8},
 #endif
-#if defined(__AVX512VNNI__)
-    multiply_9,  multiply_10, multiply_11, multiply_12,
+#if defined(__AVXVNNI__)
+    {6, multiply_6},
 #endif
+    {4, multiply_4},
+    {3, multiply_3},
+    {2, multiply_2},
+    {1, multiply_1},
 };
+
+/* sums[rows, 16] of quads q..end, rows a group at a time */
+static void multiply_rows(const unsigned char *quads, const int8_t *x, size_t x_stride, size_t q,
+                          size_t end, int32_t *sums, size_t rows, size_t kind) {
+  for (size_t g = 0; rows > 0; g++) {
+    for (; rows >= groups[g].rows; rows -= groups[g].rows) {
+      groups[g].by[kind](quads, x, x_stride, q, end, sums);
+      x += groups[g].rows * x_stride;
+      sums += groups[g].rows * PANEL;
+    }
+  }
+}
 
 /* The sums of bytes become those of codes less zero points, modulo 2^32: what is right fits. */
 static void correct(const mllm_code_tile *t, size_t span, size_t count, const int32_t *zero,
@@ -217,14 +230,13 @@ static void code_tile(const mllm_code_tile *t) {
   const int8_t *x = t->x;
   const size_t rows = t->rows + (t->x_zeros != NULL);
   const size_t kind = (c->bits == 8 ? 0U : c->bits == 4 ? 2U : 4U) + (c->is_signed ? 0U : 1U);
-  const multiply_fn product = by_rows[rows - 1][kind];
   int32_t sums[ROWS * PANEL];
   int32_t zero[PANEL] = {0};
   size_t span = 0;
   for (size_t k = t->k; k < t->k + t->depth; span++) {
     const size_t end = mllm_code_span(c, k, t->k + t->depth);
     const size_t first = k / QUAD, last = (end + QUAD - 1) / QUAD;
-    product(quads, x, t->x_stride, first, last, sums);
+    multiply_rows(quads, x, t->x_stride, first, last, sums, rows, kind);
     if (c->zero != NULL) zeros_at(c, t->panel, k / c->block, zero);
     if (c->zero != NULL || c->is_signed || t->x_zeros != NULL) {
       correct(t, span, end - k, zero, sums);

@@ -82,7 +82,7 @@ MLLM_INLINE void span_of_reals(float *w, const mllm_codes *c, size_t panel, size
     const unsigned char *words = quads_of(c, panel) + k / (QUAD * each) * PANEL * QUAD;
 #pragma GCC unroll 4
     for (size_t v = 0; v < PANEL_VECTORS; v++) {
-      const vi word = *(const vi_any *)(const void *)(words + v * LANES * QUAD);
+      const vi word = *(const vi_codes *)(const void *)(words + v * LANES * QUAD);
       const vi code = (((word >> shift) & mask) ^ sign) - sign;
       const vi value = code - *(const vi_any *)(zero + v * LANES);
       store(w + v * LANES, __builtin_convertvector(value, vf) * load(scale + v * LANES));
