@@ -120,6 +120,7 @@ uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state) {
   entry->granule = granule;
   entry->state = state;
   entry->references = 1;
+  entry->is_rounded = false;
   mllm_kv_statistics *counted = &pool->counted;
   counted->pages[state]++;
   counted->used_bytes += (uint64_t)count * pool->granule_bytes;

@@ -21,6 +21,7 @@ typedef struct mllm_kv_entry {
   uint32_t references; /* block tables and prefixes that name it; 0: the number is free */
   uint32_t stretches;  /* of its tokens that are known as a beginning: see prefix.h */
   uint32_t next;       /* of a free number: the next free one */
+  bool is_rounded;     /* native again, with numbers that 4 bits made */
 } mllm_kv_entry;
 
 struct mllm_kv_pool {

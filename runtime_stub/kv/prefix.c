@@ -88,6 +88,12 @@ static mllm_kv_known *insert(mllm_kv_pool *pool, uint64_t before, const uint8_t 
   return made;
 }
 
+/* Pages that fall by length are read alike by all, fallen or not. */
+static bool is_inexact(const mllm_kv_pool *pool, uint32_t page) {
+  const mllm_kv_entry *entry = &pool->table[page];
+  return pool->layout.recent == 0 && (entry->is_rounded || entry->state != MLLM_KV_NATIVE);
+}
+
 mllm_status mllm_kv_publish(mllm_kv_pool *pool, const uint32_t *blocks, const uint32_t *ids,
                             uint32_t count, const uint8_t *identity, mllm_error *error) {
   const uint32_t page_tokens = pool->info.page_tokens;
@@ -102,6 +108,7 @@ mllm_status mllm_kv_publish(mllm_kv_pool *pool, const uint32_t *blocks, const ui
   for (uint32_t at = 0; at + MLLM_KV_SUB_BLOCK <= count; at += MLLM_KV_SUB_BLOCK) {
     const uint32_t page = blocks[at / page_tokens];
     const uint8_t *who = identity_at(before, identity);
+    if (is_inexact(pool, page)) break;
     mllm_kv_known *known = find(pool, before, who, ids + at);
     if (known == NULL && pool->table[page].state == MLLM_KV_NATIVE) {
       known = insert(pool, before, who, ids + at, page);

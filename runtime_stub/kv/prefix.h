@@ -20,7 +20,9 @@ struct mllm_kv_known {
   uint64_t used; /* when */
 };
 
-/* Makes ids[count] known, which stand in pages blocks[]; whole stretches in native pages. */
+/* Makes ids[count] known, which stand in pages blocks[]; whole stretches in native pages. Where
+ * pages fall only when asked to, what stands in or behind one that fell is not what others would
+ * compute, and does not become known. */
 mllm_status mllm_kv_publish(mllm_kv_pool *pool, const uint32_t *blocks, const uint32_t *ids,
                             uint32_t count, const uint8_t *identity, mllm_error *error);
 

@@ -103,10 +103,10 @@ mllm_status mllm_cache_adopt(mllm_cache *cache, const uint32_t *ids, uint32_t co
   mllm_clear(error);
   *tokens = 0;
   mllm_kv_cache *kv = &cache->kv;
-  if (kv->length > 0)
+  if (kv->written > 0) /* pages that a caller wrote count too: the table would lose them */
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_CACHE,
                      "cache '%s' holds %u tokens: only an empty one can begin with others'",
-                     kv->info.name, kv->length);
+                     kv->info.name, kv->written);
   *tokens = mllm_kv_adopt(kv->pool, kv->blocks, ids, count < kv->capacity ? count : kv->capacity,
                           identity);
   kv->length = *tokens;

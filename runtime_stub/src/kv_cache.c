@@ -120,6 +120,7 @@ static bool make_writable(mllm_kv_cache *cache, uint32_t block, uint32_t kept) {
   if (old != MLLM_KV_NO_PAGE) {
     const mllm_kv_page from = mllm_kv_cache_page(cache, block);
     unsigned char *to = mllm_kv_page_bytes_of(pool, made);
+    pool->table[made].is_rounded = pool->table[old].is_rounded || from.state != MLLM_KV_NATIVE;
     if (from.state == MLLM_KV_NATIVE) {
       mllm_kv_copy_tokens(&cache->layout, from.bytes, to, kept);
       pool->counted.copied_pages++;

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from runtime_stub.failure import RuntimeFailure
-from tests.runtime.kv_bench import (
-    PAGE,
-    Bench,
-    rows_of,
-)
+from tests.runtime import library as plain
+from tests.runtime.kv_bench import DIM, HEADS, PAGE, Bench, rows_of
 
 
 def test_a_conversation_begins_with_what_another_computed(bench: Bench) -> None:
@@ -74,6 +71,50 @@ def test_beginnings_that_nobody_has_make_room(bench: Bench) -> None:
     assert (found.published_pages, found.forgotten_pages) == (3, 3)
     left = [bench.start().cache.adopt([at] * 2 * PAGE) for at in range(3)]
     assert left == [PAGE, 0, 2 * PAGE], "what was used last stays, and what a conversation has"
+
+
+def test_what_4_bits_made_does_not_become_known(bench: Bench) -> None:
+    """Else a conversation that adopts it says something else than one that computes it."""
+    talk = bench.start()
+    rows = rows_of(3 * PAGE, 1)
+    ids = [*range(3 * PAGE)]
+    bench.append(talk, rows[:, :PAGE])
+    talk.cache.publish(ids[:PAGE])
+    talk.cache.demote(0)
+    bench.append(talk, rows[:, PAGE : 2 * PAGE])
+    talk.cache.publish(ids[: 2 * PAGE])
+    assert bench.start().cache.adopt(ids) == PAGE, "page 1 looked at 4 bits"
+    other = bench.start()
+    bench.append(other, rows_of(PAGE, 2))
+    other.cache.demote(0)
+    other.cache.rewind(PAGE - 1)
+    other.rows = other.rows[:, : PAGE - 1]
+    bench.append(other, rows_of(1, 3))
+    fork = other.cache.fork()
+    for cache in (other.cache, fork):
+        cache.publish([7] * PAGE)
+    fork.close()
+    assert bench.start().cache.adopt([7] * PAGE) == 0, "native again, but not exact"
+
+
+def test_a_conversation_that_a_caller_wrote_is_not_empty(bench: Bench) -> None:
+    talk = bench.start()
+    bench.append(talk, rows_of(PAGE, 1))
+    talk.cache.publish([*range(PAGE)])
+    written = bench.start()
+    written.cache.use_in(bench.handle)
+    data, error = np.ones((HEADS, PAGE, DIM), np.float32), plain.ffi().new("mllm_error *")
+    pointer = plain.ffi().cast("float *", data.ctypes.data)
+    assert not plain.library().mllm_session_cache_write(
+        bench.session.handle, 0, 0, 0, pointer, PAGE, error
+    )
+    with pytest.raises(RuntimeFailure, match="only an empty one can begin"):
+        written.cache.adopt([*range(PAGE)])
+    for each in (talk, written):
+        bench.talks.remove(each)
+        each.cache.close()
+    found = bench.pool.statistics
+    assert (found.native_pages, found.published_pages) == (1, 1), "no page is lost"
 
 
 def test_what_is_not_held_cannot_become_known(bench: Bench) -> None:
