@@ -55,7 +55,7 @@ def test_threads_under_the_thread_sanitizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="no valgrind: apt install valgrind")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_under_valgrind(tmp_path: Path, name: str) -> None:
     run(*VALGRIND, build(tmp_path, name))
