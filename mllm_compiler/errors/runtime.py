@@ -153,6 +153,18 @@ CODES: dict[str, ErrorCode] = {
         "installed)",
         remedy="See what the device says; `mllmc doctor` lists which vendors' libraries are there.",
     ),
+    "MLC-X030": ErrorCode(
+        title="A device cannot see memory",
+        exit=1,
+        cause="A device that works in another memory domain than the processor gets tensors that "
+        "lie in the arena of a session, and this arena comes from a pool that has the domain. "
+        "There is no such pool, or a tensor lies in memory of the caller's.",
+        example="error: the device 'npu' cannot see the arena: the session has no pool [MLC-X030] "
+        "(make the session with a pool whose backend has the device's memory domain)",
+        remedy="Set `mllm_session_options.pool`; leave an output without memory, and it gets its "
+        "place in the arena. [Memory](memory.md#where-the-region-comes-from) lists the domains of "
+        "each backend.",
+    ),
     "MLC-X040": ErrorCode(
         title="No tokens can be guessed",
         exit=1,

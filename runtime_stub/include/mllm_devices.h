@@ -20,12 +20,18 @@ extern "C" {
  * open is called once for a model, and close once where it gave MLLM_OK; prepare once for each call
  * in the program. What prepare gives belongs to what open gave. run must not keep the tensors: their
  * dtype, rank and dims are those of the function, data and bytes are set, names are NULL. Sessions
- * of one model may call run at the same time. */
+ * of one model may call run at the same time.
+ *
+ * A device of MLLM_MEMORY_HOST gets any memory of the processor's. For one of another domain tensors
+ * lie in the session's arena, which comes from a pool that has the domain
+ * (mllm_session_options.pool): their addresses are the device's, and the runtime does the cache
+ * operations before and after, over the whole arena, and none between two calls in a row. What it
+ * cannot see so is refused: the pool when a session is made, a tensor when it runs. */
 typedef struct mllm_device {
   const char *name;        /* "tflite", as in the program */
   const char *sdk_version; /* of the vendor's library: "2.3.0"; NULL: not known */
   const char *soc;         /* the chip; NULL: not known */
-  mllm_memory memory;
+  mllm_memory memory;      /* the domain in which it reads and writes tensors */
   void *context; /* given to every function */
   mllm_status (*open)(void *context, const mllm_bundle *bundle, void **opened, mllm_error *error);
   mllm_status (*prepare)(void *context, void *opened, const char *name, void **function,

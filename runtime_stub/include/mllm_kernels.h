@@ -28,6 +28,7 @@ typedef struct mllm_context mllm_context;
 
 /* A function of a device, ready to run. */
 typedef struct mllm_device_function mllm_device_function;
+typedef struct mllm_arena mllm_arena;
 
 typedef struct mllm_call {
   mllm_context *context;
@@ -42,6 +43,7 @@ typedef struct mllm_call {
   mllm_error *error; /* may be NULL */
   const mllm_device_function *function; /* what device_call calls; else NULL */
   mllm_tensor *tensors;                 /* [n_in + n_out] room for device_call; else NULL */
+  const mllm_arena *arena;              /* of which device_call passes tensors; else NULL */
 } mllm_call;
 
 typedef mllm_status (*mllm_kernel)(const mllm_call *call);

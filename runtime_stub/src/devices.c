@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arena.h"
 #include "status.h"
 
 static mllm_status no_memory(mllm_error *error) {
@@ -64,7 +65,8 @@ static mllm_status check_device(const mllm_device *device, mllm_error *error) {
       device->run == NULL || device->close == NULL)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
                      "a device lacks its name or a function");
-  if (device->memory != MLLM_MEMORY_HOST || strcmp(device->name, MLLM_DEVICE_CPU) == 0)
+  if ((uint32_t)device->memory >= MLLM_MEMORY_DOMAINS ||
+      strcmp(device->name, MLLM_DEVICE_CPU) == 0)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
                      "no device '%s' of memory domain %u can be registered", device->name,
                      (unsigned int)device->memory);
@@ -115,15 +117,23 @@ void mllm_devices_close(mllm_devices *devices) {
   memset(devices, 0, sizeof *devices);
 }
 
-static mllm_tensor tensor_of(const mllm_view *view) {
-  mllm_tensor tensor = {
+/* What the device gets for an operand: its address there. Processor and device may see the arena at
+ * different addresses; other memory is the processor's alone. */
+static mllm_status pass(const mllm_call *call, const mllm_device *device, const mllm_view *view,
+                        mllm_tensor *tensor) {
+  *tensor = (mllm_tensor){
       .data = view->data, .bytes = mllm_dtype_bytes(view->dtype), .dtype = view->dtype};
-  tensor.rank = view->rank;
+  tensor->rank = view->rank;
   for (uint32_t i = 0; i < view->rank; i++) {
-    tensor.dims[i] = view->dims[i];
-    tensor.bytes *= (size_t)view->dims[i]; /* within the plan: view_operand has checked it */
+    tensor->dims[i] = view->dims[i];
+    tensor->bytes *= (size_t)view->dims[i]; /* within the plan: view_operand has checked it */
   }
-  return tensor;
+  if (device->memory == MLLM_MEMORY_HOST) return MLLM_OK;
+  tensor->data = mllm_arena_at(call->arena, view->data, tensor->bytes);
+  if (tensor->data != NULL) return MLLM_OK;
+  return mllm_fail(call->error, MLLM_INVALID_ARGUMENT, MLLM_CODE_UNSEEN,
+                   "the device '%s' cannot see a tensor that is not in the arena of the session",
+                   device->name);
 }
 
 mllm_status mllm_k_device_call(const mllm_call *call) {
@@ -131,11 +141,15 @@ mllm_status mllm_k_device_call(const mllm_call *call) {
   if (function == NULL || function->device == NULL)
     return mllm_fail(call->error, MLLM_UNSUPPORTED, MLLM_CODE_NO_DEVICE,
                      "device_call: no device is registered");
-  for (uint32_t i = 0; i < call->n_in; i++) call->tensors[i] = tensor_of(&call->in[i]);
-  for (uint32_t i = 0; i < call->n_out; i++) call->tensors[call->n_in + i] = tensor_of(&call->out[i]);
   const mllm_device *device = function->device;
+  mllm_status status = MLLM_OK;
+  for (uint32_t i = 0; i < call->n_in && status == MLLM_OK; i++)
+    status = pass(call, device, &call->in[i], &call->tensors[i]);
+  for (uint32_t i = 0; i < call->n_out && status == MLLM_OK; i++)
+    status = pass(call, device, &call->out[i], &call->tensors[call->n_in + i]);
+  if (status != MLLM_OK) return status;
   mllm_error own = {0};
-  const mllm_status status =
+  status =
       device->run(device->context, function->opened, function->function, call->tensors, call->n_in,
                   call->tensors + call->n_in, call->n_out, &own);
   return status == MLLM_OK ? MLLM_OK : failed(call->error, status, device->name, &own);

@@ -189,7 +189,7 @@ static mllm_status bind_output(const run *r, size_t i) {
                        "output '%s' needs %" PRIu64 " bytes, its plan has %" PRIu64, name_of(r, id),
                        bytes, tensor->max_bytes);
     }
-    out->data = r->session->arena + tensor->offset;
+    out->data = r->session->arena.bytes + tensor->offset;
     out->bytes = (size_t)bytes;
     return MLLM_OK;
   }
@@ -226,7 +226,7 @@ static mllm_status view_operand(const run *r, uint32_t id, mllm_view *view) {
                      bytes, tensor->max_bytes);
   }
   const unsigned char *base =
-      tensor->storage == MLLM_STORAGE_WEIGHT ? r->session->model->weights : r->session->arena;
+      tensor->storage == MLLM_STORAGE_WEIGHT ? r->session->model->weights : r->session->arena.bytes;
   view->data = (void *)(uintptr_t)(base + tensor->offset);
   return MLLM_OK;
 }
@@ -272,24 +272,32 @@ static mllm_status run_stage(const run *r, const mllm_stage_record *stage) {
       .error = r->error,
       .function = &session->model->devices.calls[stage - r->program->stages],
       .tensors = session->tensors,
+      .arena = &session->arena,
   };
-  status = r->program->functions[stage->kernel](&call);
+  const mllm_device *device = call.function->device;
+  status = mllm_arena_hand(&session->arena, device == NULL ? MLLM_MEMORY_HOST : device->memory,
+                           r->error);
+  if (status == MLLM_OK) status = r->program->functions[stage->kernel](&call);
   if (status != MLLM_OK) return status;
-  session->counters.device_calls += call.function->device != NULL;
+  session->counters.device_calls += device != NULL;
   session->counters.fallback_stages += (stage->flags & MLLM_STAGE_FALLBACK) != 0;
   return MLLM_OK;
 }
 
+/* After the last stage the processor has the arena, whatever a device did. */
 static mllm_status run_stages(const run *r) {
   const char *entry = mllm_program_string(r->program, r->entry->name);
-  for (uint32_t i = 0; i < r->entry->n_stages; i++) {
+  mllm_status status = MLLM_OK;
+  for (uint32_t i = 0; i < r->entry->n_stages && status == MLLM_OK; i++) {
     const mllm_stage_record *stage = &r->program->stages[r->entry->first_stage + i];
-    const mllm_status status = run_stage(r, stage);
-    if (status == MLLM_OK) continue;
-    mllm_locate(r->error, entry, mllm_program_string(r->program, stage->location));
-    return status;
+    status = run_stage(r, stage);
+    if (status != MLLM_OK)
+      mllm_locate(r->error, entry, mllm_program_string(r->program, stage->location));
   }
-  return MLLM_OK;
+  mllm_error own = {0};
+  const mllm_status back = mllm_arena_hand(&r->session->arena, MLLM_MEMORY_HOST, &own);
+  if (status != MLLM_OK || back == MLLM_OK) return status;
+  return mllm_fail(r->error, back, MLLM_CODE_ACCESS, "%s", own.message);
 }
 
 /* Remembers the shapes of what the entry left in its outputs' default places. */

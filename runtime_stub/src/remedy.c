@@ -38,6 +38,7 @@ static const remedy remedies[] = {
     {"MLC-X025", "give what it takes: --prompt, --image, --audio; mllmc bundle inspect tells"},
     {"MLC-X028", "register the device before the model is opened, as mllmc run does"},
     {"MLC-X029", "see what the device says; mllmc doctor lists what is installed"},
+    {"MLC-X030", "make the session with a pool whose backend has the device's memory domain"},
     {"MLC-X040", "leave --speculate out, or give a draft of the same family"},
     {"MLC-X041", "give each conversation a session of its own"},
     {"MLC-X042", "shorten the prompt, ask for fewer tokens, or allow more bytes of cache"},

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory.h"
 #include "status.h"
 
 static bool has_slot(const mllm_tensor_record *tensor) {
@@ -25,36 +24,20 @@ static bool take_slots(mllm_session *session) {
   return true;
 }
 
-static mllm_status take_arena(mllm_session *session, mllm_error *error) {
-  const size_t bytes = (size_t)session->model->program.arena_bytes;
-  if (session->pool == NULL) {
-    session->arena = mllm_memory_take(bytes, &session->arena_memory);
-    if (session->arena != NULL) return MLLM_OK;
-    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY,
-                     "no memory for an arena of %zu bytes", bytes);
+/* A device that works in another domain than the processor does gets the arena once, so that a pool
+ * which it cannot see is told now. */
+static mllm_status check_domains(mllm_session *session, mllm_error *error) {
+  const mllm_devices *devices = &session->model->devices;
+  for (size_t i = 0; i < devices->n; i++) {
+    if (!devices->is_open[i]) continue;
+    mllm_error own = {0};
+    mllm_status status = mllm_arena_hand(&session->arena, devices->devices[i].memory, &own);
+    if (status == MLLM_OK) status = mllm_arena_hand(&session->arena, MLLM_MEMORY_HOST, &own);
+    if (status != MLLM_OK)
+      return mllm_fail(error, status, MLLM_CODE_UNSEEN, "the device '%s' cannot see the arena: %s",
+                       devices->devices[i].name, own.message);
   }
-  const mllm_pool_request request = {.bytes = bytes + (bytes == 0),
-                                     .type = MLLM_POOL_ARENA,
-                                     .name = "arena",
-                                     .owner = "a session"};
-  void *data = NULL;
-  mllm_status status = mllm_pool_take(session->pool, &request, &session->arena_buffer, error);
-  if (status == MLLM_OK)
-    status = mllm_pool_access(session->pool, session->arena_buffer, MLLM_MEMORY_HOST,
-                              MLLM_ACCESS_WRITE, &data, error);
-  if (status != MLLM_OK) return status;
-  session->arena = data;
-  memset(data, 0, bytes); /* another session's bytes may lie there */
   return MLLM_OK;
-}
-
-static void give_arena(mllm_session *session) {
-  free(session->arena_memory);
-  if (session->arena_buffer == MLLM_NO_BUFFER) return;
-  if (session->arena != NULL)
-    (void)mllm_pool_access_end(session->pool, session->arena_buffer, MLLM_MEMORY_HOST,
-                               MLLM_ACCESS_WRITE, NULL);
-  (void)mllm_pool_release(session->pool, session->arena_buffer, NULL);
 }
 
 static bool take_tables(mllm_session *session) {
@@ -107,8 +90,9 @@ mllm_status mllm_session_create(const mllm_model *model, const mllm_session_opti
   if (made == NULL)
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for a session");
   made->model = model;
-  made->pool = options == NULL ? NULL : options->pool;
-  mllm_status status = take_arena(made, error);
+  mllm_status status = mllm_arena_take(&made->arena, options == NULL ? NULL : options->pool,
+                                       (size_t)model->program.arena_bytes, error);
+  if (status == MLLM_OK) status = check_domains(made, error);
   if (status == MLLM_OK && !take_tables(made))
     status = mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY,
                        "no memory for the tables of a session");
@@ -129,7 +113,7 @@ void mllm_session_destroy(mllm_session *session) {
   mllm_context_destroy(session->context);
   mllm_dims_free(&session->dims);
   mllm_padding_free(&session->padding);
-  give_arena(session);
+  mllm_arena_give(&session->arena);
   free(session->bound);
   free(session->views);
   free(session->params);

@@ -2,9 +2,9 @@
 #ifndef MLLM_SESSION_H
 #define MLLM_SESSION_H
 
+#include "arena.h"
 #include "context.h"
 #include "dims.h"
-#include "mllm_pool.h"
 #include "model.h"
 #include "padding.h"
 
@@ -19,10 +19,7 @@ typedef struct mllm_slot {
 struct mllm_session {
   const mllm_model *model;
   mllm_context *context;
-  unsigned char *arena; /* [arena_bytes] */
-  void *arena_memory;   /* to free; NULL: the pool's */
-  mllm_pool *pool;      /* of the arena; NULL: none */
-  mllm_buffer arena_buffer;
+  mllm_arena arena;
   mllm_dims dims;
   void **bound;     /* [tensors] memory of io tensors in the present run, else NULL */
   mllm_slot *slots; /* [n_slots] */
