@@ -26,30 +26,46 @@ SECTION: Final = """\
 .memory { --c0: #4fa3e0; --c1: #f08a4b; --c2: #3cc79b;
 --c3: #e3a6c8; --c4: #f2c14e; --c5: #8fd0f5; }
 }
-.memory svg { display: block; width: 100%; height: 20em; border: 1px solid currentColor; }
+.memory .map { display: block; width: 100%; height: 25em; }
+.memory .frame { fill: none; stroke: currentColor; }
 .memory line { stroke: currentColor; stroke-dasharray: 4 3; vector-effect: non-scaling-stroke; }
-.memory rect:nth-of-type(even) { fill-opacity: .65; }
-.memory rect:hover { stroke: currentColor; vector-effect: non-scaling-stroke; }
+.memory g:nth-of-type(even) rect { fill-opacity: .65; }
+.memory g:is(:hover, :focus) rect { stroke: currentColor; vector-effect: non-scaling-stroke; }
+.memory g:focus rect { stroke-width: 3; }
+.memory g { outline: none; }
+.memory g foreignObject { display: none; }
+.memory g:is(:hover, :focus) foreignObject { display: block; }
+.memory .map:has(g:focus) g:hover:not(:focus) foreignObject { display: none; }
 {% for i in range(colours) %}
 .memory .c{{ i }} { fill: var(--c{{ i }}); background: var(--c{{ i }}); }
 {% endfor %}
-p.ends { display: flex; justify-content: space-between; margin: .2em 0; }
+.memory text { fill: currentColor; }
 .memory ul { display: flex; flex-wrap: wrap; gap: .2em 1.2em; padding: 0; list-style: none; }
 .memory i { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
 </style>
 <section class="memory">
 <h2>Memory</h2>
 <p>{{ peak.line[0] | upper }}{{ peak.line[1:] }}.</p>
-<p class="ends"><span>&uarr; {{ size }} bytes</span></p>
-<svg viewBox="0 0 {{ end }} {{ plan.plan }}" preserveAspectRatio="none" role="img" \
+<p>&uarr; {{ size }} bytes; point at a rectangle, or reach it with the tab key, to see \
+what it is.</p>
+{% set view = 'viewBox="0 0 %d %d" preserveAspectRatio="none" height="20em"' | safe \
+| format(end, plan.plan) %}
+<svg class="map" role="group" \
 aria-label="The arena: stages from left to right, addresses upwards, a rectangle a buffer">
+<rect class="frame" width="100%" height="20em"/>
 {% for box in boxes %}
+<g tabindex="0" role="img" aria-label="{{ box.title }}"><svg {{ view }}>
 <rect class="c{{ box.colour }}" x="{{ box.x }}" y="{{ box.y }}" width="{{ box.width }}" \
-height="{{ box.height }}"><title>{{ box.title }}</title></rect>
+height="{{ box.height }}"/></svg>
+<foreignObject y="21.7em" width="100%" height="3em"><span>{{ box.title }}</span>\
+</foreignObject></g>
 {% endfor %}
+<svg {{ view }}>
 <line x1="{{ peak.time + 0.5 }}" x2="{{ peak.time + 0.5 }}" y1="0" y2="{{ plan.plan }}"/>
 </svg>
-<p class="ends"><span>stage 0</span><span>stage {{ end - 1 }} &rarr;</span></p>
+<text y="21.3em">stage 0</text>
+<text x="100%" y="21.3em" text-anchor="end">stage {{ end - 1 }} &rarr;</text>
+</svg>
 <ul>
 {% for span in plan.graphs %}
 <li><i class="c{{ loop.index0 % colours }}"></i>{{ span.graph }}: from stage {{ span.first }}

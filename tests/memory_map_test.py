@@ -22,7 +22,7 @@ from mllm_compiler.passes.arena import PLAIN
 from mllm_compiler.passes.graphs import functions
 from tests.cli.recipes import tiny
 
-SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
+SVG = re.compile(r"<svg class=.*</svg>", re.DOTALL)
 
 
 @pytest.fixture(scope="module", params=["tiny-whisper", "tiny-vlm"])
@@ -33,15 +33,36 @@ def planned(request: pytest.FixtureRequest) -> tuple[Path, PlanRecord]:
     return model, plan_record(emit(module).plan)
 
 
-def rectangles(plan: PlanRecord) -> list[tuple[str, int, int, int, int]]:
-    """Title, x, y, width and height of what the picture draws, as an XML parser reads it."""
+def groups(plan: PlanRecord) -> list[ET.Element]:
+    """The rectangles of the picture with their texts, as an XML parser reads them."""
     found = SVG.search(memory_section(plan))
     assert found is not None
+    return list(ET.fromstring(found[0].replace("&rarr;", "")).iter("g"))
+
+
+def rectangles(plan: PlanRecord) -> list[tuple[str, int, int, int, int]]:
+    """Text, x, y, width and height of what the picture draws."""
     drawn: list[tuple[str, int, int, int, int]] = []
-    for box in ET.fromstring(found[0]).iter("rect"):
+    for group in groups(plan):
+        (box,) = group.iter("rect")
         x, y, width, height = (int(box.attrib[key]) for key in ("x", "y", "width", "height"))
-        drawn.append((box.findtext("title", ""), x, y, width, height))
+        drawn.append((group.findtext("foreignObject/span", ""), x, y, width, height))
     return drawn
+
+
+def test_the_keyboard_reaches_every_rectangle_and_shows_what_pointing_shows(
+    planned: tuple[Path, PlanRecord],
+) -> None:
+    """By rules for both at once: a text beside each, hidden until its rectangle is reached."""
+    _, plan = planned
+    drawn = groups(plan)
+    assert len(drawn) == len(plan.buffers)
+    for group in drawn:
+        assert group.attrib["tabindex"] == "0"
+        assert group.attrib["aria-label"] == group.findtext("foreignObject/span")
+    style = memory_section(plan).split("</style>")[0]
+    assert ".memory g foreignObject { display: none; }" in style
+    assert ".memory g:is(:hover, :focus) foreignObject { display: block; }" in style
 
 
 def test_the_picture_has_every_buffer_once(planned: tuple[Path, PlanRecord]) -> None:
