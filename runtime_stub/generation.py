@@ -44,6 +44,7 @@ class Statistics:
         copied_bytes: Copied from what one entry gave to what another takes.
         drafted: Tokens that were guessed.
         accepted: Those that were right: so many steps were saved.
+        forgotten: Tokens that left the window.
     """
 
     prompt_tokens: int
@@ -57,6 +58,7 @@ class Statistics:
     copied_bytes: int
     drafted: int
     accepted: int
+    forgotten: int
 
     @property
     def prompt_tokens_per_second(self) -> float:
@@ -87,6 +89,8 @@ class Request:
         drafts: Tokens that are guessed and verified in one run, at most 16; 0: none.
         draft: Answers with the generator that guesses them; None: they are looked up in the
             conversation.
+        window: Tokens that the cache keeps at most: at so many it forgets half of the pages behind
+            the first, and the answer goes on; 0: it ends when the cache is full.
     """
 
     prompt: str | None = None
@@ -100,6 +104,7 @@ class Request:
     seed: int = 0
     drafts: int = 0
     draft: Callable[[], CData] | None = None
+    window: int = 0
 
 
 def generate(generator: Callable[[], CData], request: Request) -> Iterator[Piece]:
@@ -146,6 +151,7 @@ def statistics_of(found: CData) -> Statistics:
         copied_bytes=found.copied_bytes,
         drafted=found.drafted,
         accepted=found.accepted,
+        forgotten=found.forgotten,
     )
 
 
@@ -178,6 +184,7 @@ def c_options(request: Request) -> CData:
     options.top_p = request.top_p
     options.seed = request.seed & (1 << 64) - 1
     options.drafts = request.drafts
+    options.window = request.window
     if request.draft is not None:
         options.draft = request.draft()
     return options

@@ -181,6 +181,7 @@ class Model:
         seed: int = 0,
         drafts: int = 0,
         draft: Model | None = None,
+        window: int = 0,
     ) -> Iterator[Piece]:
         """Answers a prompt, token by token; `generation.Request` explains the arguments.
 
@@ -201,6 +202,7 @@ class Model:
             seed=seed,
             drafts=drafts,
             draft=None if draft is None else draft._handles.generator,
+            window=window,
         )
         return generation.generate(self._handles.generator, request)
 

@@ -54,6 +54,12 @@ class Finite(click.FloatRange):
     "a bundle with the same tokenizer.",
 )
 @click.option("--drafts", type=click.IntRange(1, 16), default=4, help="Tokens that are guessed.")
+@click.option(
+    "--window",
+    type=click.IntRange(1, MOST),
+    help="Tokens that the cache keeps at most: older ones are forgotten, but for the first 256, "
+    "and the answer goes on.",
+)
 @click.option("--inputs", type=PATH, help="Tensors in, by name: IN.npz.")
 @click.option("--outputs", type=PATH, help="Tensors out, by name: OUT.npz.")
 @click.option("--entry", help="The graph to run on tensors.")
@@ -74,6 +80,7 @@ def run_command(
     seed: int,
     speculate: str | None,
     drafts: int,
+    window: int | None,
     inputs: Path | None,
     outputs: Path | None,
     entry: str | None,
@@ -108,6 +115,7 @@ def run_command(
             seed=seed,
             drafts=0 if speculate is None else drafts,
             draft=None if speculate in (None, LOOKUP) else Path(speculate),
+            window=window or 0,
         )
         facts = session.answer(ask, _silent if as_json else _stream)
         if not as_json:

@@ -197,6 +197,18 @@ CODES: dict[str, ErrorCode] = {
         remedy="Shorten the prompt, ask for fewer tokens, or give `cache_bytes` of "
         "`mllm_schedule_options` more.",
     ),
+    "MLC-X043": ErrorCode(
+        title="No window can be kept",
+        exit=1,
+        cause="An answer that goes on when the cache is full forgets pages and turns the keys "
+        "behind them to new positions: that takes rotary embeddings in every layer, and a window "
+        "of three pages of 256 tokens or more, in a cache that holds as many. A draft model keeps "
+        "none.",
+        example="vlm.mllm_bundle: error: a window of 512 tokens in a cache of 2048: both are 768 "
+        "at least [MLC-X043] (leave the window out, or ask for one that the model and its cache "
+        "can keep)",
+        remedy="Leave `--window` out, or ask for 768 tokens or more.",
+    ),
     "MLC-X060": ErrorCode(
         title="A pool has no room",
         exit=1,

@@ -36,6 +36,7 @@ class Ask:
         seed: Of the generator.
         drafts: Tokens that are guessed and verified in one run; 0 is none.
         draft: A bundle that guesses them; without one they are looked up in the conversation.
+        window: Tokens that the cache keeps at most; 0: the answer ends when it is full.
     """
 
     prompt: str | None = None
@@ -48,6 +49,7 @@ class Ask:
     seed: int = 0
     drafts: int = 0
     draft: Path | None = None
+    window: int = 0
 
 
 @dataclass

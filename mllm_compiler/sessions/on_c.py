@@ -91,6 +91,7 @@ class CSide:
             seed=ask.seed,
             drafts=ask.drafts,
             draft=draft,
+            window=ask.window,
         ):
             tokens += [] if piece.token is None else [piece.token]
             text.append(piece.text)
@@ -108,6 +109,7 @@ class CSide:
             "peak_memory_bytes": peak_bytes(),
             "copied_bytes": figures.copied_bytes,
             **({"drafted": figures.drafted, "accepted": figures.accepted} if ask.drafts else {}),
+            **({"forgotten": figures.forgotten} if ask.window else {}),
             **self._counted(),
         }
 

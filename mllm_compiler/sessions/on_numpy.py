@@ -32,15 +32,17 @@ class NumpySide:
         """Answers; each piece of text is emitted as it comes.
 
         Raises:
-            CompileError: `MLC-X040`, drafts are asked for, which this side does not verify.
+            CompileError: `MLC-X040`, drafts are asked for, which this side does not verify;
+                `MLC-X043`, a window, which it does not keep.
         """
-        if ask.drafts:
-            target = ", ".join(self.model.bundle.manifest.targets)
-            raise CompileError(
-                "MLC-X040",
-                f"on the target '{target}' no tokens are guessed",
-                remedy="leave --speculate out, or compile with --target c",
-            )
+        target = ", ".join(self.model.bundle.manifest.targets)
+        for asked, code, words, option in (
+            (ask.drafts, "MLC-X040", "no tokens are guessed", "--speculate"),
+            (ask.window, "MLC-X043", "no window is kept", "--window"),
+        ):
+            if asked:
+                remedy = f"leave {option} out, or compile with --target c"
+                raise CompileError(code, f"on the target '{target}' {words}", remedy=remedy)
         answer = generate(self.model, ask, emit)
         return {
             "bundle": str(self.model.bundle.path),

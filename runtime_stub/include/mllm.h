@@ -224,6 +224,10 @@ uint32_t mllm_session_cache_capacity(const mllm_session *session, uint32_t cache
  * mllm_session_cache_write. */
 mllm_status mllm_session_cache_set_length(mllm_session *session, uint32_t cache, uint32_t length,
                                           mllm_error *error);
+/* Forgets so many whole pages behind the first: what stands behind them moves up, its keys are turned to
+ * their new positions, and the length falls. A model whose keys no rotary embedding turns is refused. */
+mllm_status mllm_session_cache_slide(mllm_session *session, uint32_t cache, uint32_t pages,
+                                     mllm_error *error);
 /* data is f32 [kv_heads, tokens, head_dim]: tokens 0.. of one layer and kind. write does not change
  * the length. */
 mllm_status mllm_session_cache_write(mllm_session *session, uint32_t cache, uint32_t layer,
@@ -303,6 +307,9 @@ typedef struct mllm_generate_options {
   /* what guesses them: a generator of its own session, with the same tokenizer; NULL: the
    * conversation, whose tokens may come again */
   mllm_generator *draft;
+  /* tokens that the cache keeps at most: at so many, half of the pages behind the first are forgotten,
+   * and the answer goes on. At least 3 pages, at most as many as fit. 0: it ends when the cache is full */
+  uint32_t window;
 } mllm_generate_options;
 
 #define MLLM_NO_TOKEN 0xFFFFFFFFu
@@ -345,6 +352,7 @@ typedef struct mllm_statistics {
   uint64_t copied_bytes; /* from what one entry gave to what another takes */
   uint32_t drafted;  /* tokens that were guessed */
   uint32_t accepted; /* and were right: so many steps were saved */
+  uint32_t forgotten; /* tokens that left the window */
 } mllm_statistics;
 
 void mllm_generate_statistics(const mllm_generator *generator, mllm_statistics *statistics);

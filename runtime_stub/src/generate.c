@@ -65,6 +65,7 @@ mllm_status mllm_generate_open(mllm_generator *g, const mllm_generate_options *o
   mllm_set_options(g, options);
   mllm_status status = mllm_take_turn(g, error);
   if (status == MLLM_OK) status = mllm_speculation_start(g, options, error);
+  if (status == MLLM_OK) status = mllm_window_open(g, options, error);
   if (status == MLLM_OK && g->prompt.cache >= 0)
     status = mllm_session_cache_set_length(g->session, (uint32_t)g->prompt.cache, 0, error);
   return status;
@@ -121,6 +122,7 @@ static mllm_status decide_more(mllm_generator *g, mllm_error *error) {
   const uint64_t before = copied(g);
   g->n_decided = g->n_given = 0;
   mllm_status status = mllm_take_turn(g, error);
+  if (status == MLLM_OK) status = mllm_window_move(g, error);
   if (status == MLLM_OK)
     status = g->speculation.most > 0 ? mllm_speculate(g, error) : mllm_decode_one(g, error);
   g->statistics.decode_seconds += now() - start;
@@ -151,7 +153,7 @@ mllm_status mllm_generate_next(mllm_generator *g, mllm_piece *piece, mllm_error 
   if (g->statistics.finish != MLLM_FINISH_NONE) return finish(g, MLLM_FINISH_NONE, piece);
   if (g->statistics.new_tokens >= g->limit) return finish(g, MLLM_FINISH_LENGTH, piece);
   if (g->n_given == g->n_decided) {
-    if (g->length >= g->capacity) return finish(g, MLLM_FINISH_FULL, piece);
+    if (g->length >= g->capacity && g->window == 0) return finish(g, MLLM_FINISH_FULL, piece);
     const mllm_status status = decide_more(g, error);
     if (status != MLLM_OK) return status;
   }

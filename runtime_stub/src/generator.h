@@ -58,6 +58,7 @@ struct mllm_generator {
   uint32_t pending; /* the last of them, which the next step feeds */
   mllm_speculation speculation;
   uint32_t length; /* tokens in the cache */
+  uint32_t window; /* tokens at which it forgets some; 0: never */
   uint32_t limit;   /* max_new_tokens */
   mllm_statistics statistics;
 };
@@ -104,6 +105,12 @@ mllm_status mllm_place_features(mllm_generator *generator, mllm_error *error);
 
 /* Takes memory for the encoder and projector. */
 mllm_status mllm_media_memory(mllm_generator *generator, mllm_error *error);
+
+/* Whether the model can keep the window that the options ask for. */
+mllm_status mllm_window_open(mllm_generator *generator, const mllm_generate_options *options,
+                             mllm_error *error);
+/* Forgets tokens where the window is full. */
+mllm_status mllm_window_move(mllm_generator *generator, mllm_error *error);
 
 /* Decides the next token. */
 void mllm_decide(mllm_generator *generator, uint32_t token);

@@ -25,6 +25,17 @@ mllm_status mllm_model_create_on(const void *program, size_t program_bytes, cons
                          n_devices, model, error);
 }
 
+static mllm_status find_turns(mllm_model *model, const unsigned char *weights, mllm_error *error) {
+  const uint32_t caches = mllm_model_caches(model);
+  model->turns = calloc((size_t)caches + 1, sizeof *model->turns);
+  if (model->turns == NULL)
+    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for %u caches", caches);
+  mllm_status status = MLLM_OK;
+  for (uint32_t i = 0; i < caches && status == MLLM_OK; i++)
+    status = mllm_turns_find(&model->program, weights, i, &model->turns[i], error);
+  return status;
+}
+
 mllm_status mllm_model_make(const void *program, size_t program_bytes, const void *weights,
                             size_t weight_bytes, const mllm_model_options *options,
                             const mllm_bundle *bundle, const mllm_device *devices, size_t n_devices,
@@ -57,6 +68,7 @@ mllm_status mllm_model_make(const void *program, size_t program_bytes, const voi
                        (unsigned long long)made->program.weight_bytes, weight_bytes);
   }
   if (status == MLLM_OK) status = mllm_caches_read(&made->program, weights, &made->caches, error);
+  if (status == MLLM_OK) status = find_turns(made, weights, error);
   if (status == MLLM_OK) {
     status = mllm_devices_open(&made->program, bundle, devices, n_devices, &made->devices, error);
   }
@@ -73,6 +85,9 @@ void mllm_model_destroy(mllm_model *model) {
   if (model == NULL) return;
   mllm_devices_close(&model->devices);
   mllm_caches_free(model->caches, mllm_model_caches(model));
+  for (uint32_t i = 0; model->turns != NULL && i < mllm_model_caches(model); i++)
+    free(model->turns[i]);
+  free(model->turns);
   mllm_program_free(&model->program);
   free(model);
 }

@@ -4,6 +4,7 @@
 
 #include "../kernels/ops.h"
 #include "devices.h"
+#include "turns.h"
 
 struct mllm_model {
   mllm_program program;
@@ -11,6 +12,7 @@ struct mllm_model {
   const mllm_ops *ops;
   mllm_devices devices;
   mllm_cache_info *caches; /* [caches] */
+  mllm_turn_of_keys **turns; /* [caches] NULL: its keys have no turns that are known */
 };
 
 /* Creates a model; bundle may be NULL, and is what its devices open. */

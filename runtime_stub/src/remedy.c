@@ -42,6 +42,7 @@ static const remedy remedies[] = {
     {"MLC-X040", "leave --speculate out, or give a draft of the same family"},
     {"MLC-X041", "give each conversation a session of its own"},
     {"MLC-X042", "shorten the prompt, ask for fewer tokens, or allow more bytes of cache"},
+    {"MLC-X043", "leave the window out, or ask for one that the model and its cache can keep"},
     {"MLC-X060", "make the pool larger, or release buffers: mllm_pool_report names them"},
     {"MLC-X061", "ask for less, or use the anonymous backend without options"},
     {"MLC-X062", "keep a reference while the buffer is used"},

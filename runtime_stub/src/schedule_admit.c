@@ -24,7 +24,8 @@ static mllm_status plan(mllm_schedule *s, mllm_talk *t, mllm_error *error) {
   mllm_status status = has_image ? mllm_bound_features(g, error) : MLLM_OK;
   if (status == MLLM_OK) status = mllm_prompt_ids(g, &t->prompt, has_image, error);
   if (status != MLLM_OK) return status;
-  const uint64_t tokens = (uint64_t)g->n_ids + g->limit;
+  uint64_t tokens = (uint64_t)g->n_ids + g->limit;
+  if (t->options.window > 0) tokens = t->options.window > g->n_ids ? t->options.window : g->n_ids;
   t->need = tokens < g->capacity ? (uint32_t)tokens : g->capacity;
   t->bytes = mllm_cache_bytes(g->model, (uint32_t)g->prompt.cache, t->need);
   if (s->options.cache_bytes == 0 || t->bytes <= s->options.cache_bytes) return MLLM_OK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "slide.h"
 #include "status.h"
 
 static bool has_slot(const mllm_tensor_record *tensor) {
@@ -156,6 +157,18 @@ mllm_status mllm_session_cache_set_length(mllm_session *session, uint32_t cache,
   mllm_kv_cache *found = NULL;
   const mllm_status status = find_cache(session, cache, &found, error);
   return status == MLLM_OK ? mllm_kv_cache_set_length(found, length, error) : status;
+}
+
+mllm_status mllm_session_cache_slide(mllm_session *session, uint32_t cache, uint32_t pages,
+                                     mllm_error *error) {
+  mllm_kv_cache *found = NULL;
+  const mllm_status status = find_cache(session, cache, &found, error);
+  if (status != MLLM_OK) return status;
+  const mllm_turn_of_keys *turns = session->model->turns[cache];
+  if (turns == NULL)
+    return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_WINDOW,
+                     "cache '%s' keeps no keys that a rotary embedding turned", found->info.name);
+  return mllm_kv_cache_slide(found, pages, turns, error);
 }
 
 mllm_status mllm_session_cache_write(mllm_session *session, uint32_t cache, uint32_t layer,

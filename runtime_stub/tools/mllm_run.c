@@ -12,8 +12,8 @@ enum { MAX_KEYS = 256 };
 static const char usage[] =
     "usage: mllm-run BUNDLE [--prompt TEXT] [--system TEXT] [--image FILE.ppm|FILE.npy]\n"
     "                [--audio FILE.wav] [--max-new-tokens N] [--temperature T] [--top-p P]\n"
-    "                [--seed S] [--speculate lookup|DRAFT] [--drafts N] [--threads N]\n"
-    "                [--trust FILE] [--allow-unsigned] [--json]\n"
+    "                [--seed S] [--speculate lookup|DRAFT] [--drafts N] [--window N]\n"
+    "                [--threads N] [--trust FILE] [--allow-unsigned] [--json]\n"
     "       mllm-run --help | --version\n";
 
 typedef struct arguments {
@@ -29,6 +29,7 @@ typedef struct arguments {
   const char *seed;
   const char *speculate;
   const char *drafts;
+  const char *window;
   const char *threads;
   int allow_unsigned;
   int json;
@@ -87,6 +88,7 @@ static const char **value_of(arguments *a, const char *option) {
       {"--seed", &a->seed},
       {"--speculate", &a->speculate},
       {"--drafts", &a->drafts},
+      {"--window", &a->window},
       {"--threads", &a->threads},
   };
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
@@ -132,18 +134,20 @@ static int whole(const char *text, unsigned long long high, unsigned long long *
 }
 
 static int read_options(const arguments *a, mllm_generate_options *options, uint32_t *threads) {
-  unsigned long long tokens = 0, seed = 0, workers = 0, drafts = 4;
+  unsigned long long tokens = 0, seed = 0, workers = 0, drafts = 4, window = 0;
   if (!whole(a->max_new_tokens, 1u << 30, &tokens))
     return misuse("no number of tokens: ", a->max_new_tokens);
   if (!whole(a->seed, UINT64_MAX, &seed)) return misuse("no seed: ", a->seed);
   if (!whole(a->threads, 64, &workers)) return misuse("no number of threads: ", a->threads);
   if (!whole(a->drafts, 16, &drafts)) return misuse("no number of drafts: ", a->drafts);
+  if (!whole(a->window, UINT32_MAX, &window)) return misuse("no number of tokens: ", a->window);
   if (!number(a->temperature, 0.0, 100.0, &options->temperature))
     return misuse("no temperature: ", a->temperature);
   if (!number(a->top_p, 0.0, 1.0, &options->top_p)) return misuse("no probability: ", a->top_p);
   options->max_new_tokens = (uint32_t)tokens;
   options->seed = seed;
   options->drafts = a->speculate == NULL ? 0 : (uint32_t)drafts;
+  options->window = (uint32_t)window;
   *threads = (uint32_t)workers;
   return 0;
 }
@@ -246,10 +250,10 @@ static void report(const run *r) {
         "%.6f, "
         "\"prompt_tokens_per_second\": %.3f, \"decode_tokens_per_second\": %.3f, "
         "\"session_bytes\": %llu, \"peak_bytes\": %llu, \"copied_bytes\": %llu, "
-        "\"drafted\": %u, \"accepted\": %u}\n",
+        "\"drafted\": %u, \"accepted\": %u, \"forgotten\": %u}\n",
         s.prompt_tokens, s.new_tokens, reasons[s.finish & 3], s.encode_seconds, prompt, decode,
         (unsigned long long)s.session_bytes, (unsigned long long)s.peak_bytes,
-        (unsigned long long)s.copied_bytes, s.drafted, s.accepted);
+        (unsigned long long)s.copied_bytes, s.drafted, s.accepted, s.forgotten);
     return;
   }
   (void)putchar('\n');
