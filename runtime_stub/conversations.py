@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike, fsencode
 
-from runtime_stub.library import CData, check, ffi, library, new_error
+from runtime_stub.library import CData, check, failure, ffi, library, new_error
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,18 @@ class Pool:
         check(status, error)
         return Conversation(made[0], self._cache)
 
+    def restore(self, path: str | PathLike[str], key: bytes) -> Conversation:
+        """A conversation as `save` wrote it, to the bit.
+
+        Raises:
+            RuntimeFailure: The file was changed or cut, is of another key or another model, cannot
+                be read, or the pool has no room for it.
+        """
+        error, made = new_error(), ffi.new("mllm_cache **")
+        name, secret = _file(path, key)
+        check(library().mllm_cache_restore(self._pool, name, secret, made, error), error)
+        return Conversation(made[0], self._cache)
+
     def defragment(self, most_bytes: int) -> int:
         """Moves pages to close gaps, at most so many bytes; the bytes that were moved."""
         return int(library().mllm_kv_defragment_step(self._pool, most_bytes))
@@ -137,6 +150,15 @@ class Conversation:
         error, made = new_error(), ffi.new("mllm_cache **")
         check(library().mllm_cache_fork(self._cache, made, error), error)
         return Conversation(made[0], self._index)
+
+    def save(self, path: str | PathLike[str], key: bytes) -> None:
+        """Writes it to a file that only who has the key of 32 bytes can read.
+
+        Raises:
+            RuntimeFailure: The file cannot be written; what stood there before still does.
+        """
+        error, (name, secret) = new_error(), _file(path, key)
+        check(library().mllm_cache_save(self._cache, name, secret, error), error)
 
     def swap(self, other: Conversation) -> None:
         """Each gets the other's tokens, in one step.
@@ -199,3 +221,10 @@ def _beginning(ids: Sequence[int], identity: bytes) -> tuple[CData, CData]:
     """Ids, and an identity of any length as one of 32 bytes."""
     who = hashlib.sha256(identity).digest() if identity else bytes(32)
     return ffi.new("uint32_t[]", list(ids)), ffi.new("uint8_t[]", who)
+
+
+def _file(path: str | PathLike[str], key: bytes) -> tuple[CData, CData]:
+    """A path and a key, for C."""
+    if len(key) != library().MLLM_CACHE_KEY_BYTES:
+        raise failure("MLC-X001", f"a key has 32 bytes, not {len(key)}")
+    return ffi.new("char[]", fsencode(path)), ffi.new("uint8_t[]", key)

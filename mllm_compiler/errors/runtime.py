@@ -209,6 +209,34 @@ CODES: dict[str, ErrorCode] = {
         "can keep)",
         remedy="Leave `--window` out, or ask for 768 tokens or more.",
     ),
+    "MLC-X050": ErrorCode(
+        title="A stored conversation was changed",
+        exit=1,
+        cause="The file of a conversation was changed or cut since it was written, or the key is "
+        "another. Nothing of it was taken.",
+        example="talk.kv: error: the conversation was changed or cut, or has another key "
+        "[MLC-X050] (give the file and the key that it was saved with)",
+        remedy="Give the file and the key that it was saved with; a damaged one cannot be read.",
+    ),
+    "MLC-X051": ErrorCode(
+        title="A stored conversation is of another model",
+        exit=1,
+        cause="Keys and values mean something to the model alone that made them: shape, formats "
+        "and weights are compared. Or the file is of another version of the runtime.",
+        example="talk.kv: error: this is of another model's cache 'past', 30 layers of 3 heads of "
+        "64 in pages of 256 tokens, not of 'past', 24 layers of 2 heads of 64 in pages of 256 "
+        "tokens [MLC-X051] (restore it with the model that it was saved with)",
+        remedy="Restore it with the model that it was saved with.",
+    ),
+    "MLC-X052": ErrorCode(
+        title="A conversation cannot be stored",
+        exit=1,
+        cause="The system refused to write a file of pages, or to read it: the disk is full, the "
+        "folder is not there. What stood there before still does.",
+        example="talk.kv: error: the conversation cannot be stored: No space left on device "
+        "[MLC-X052] (make room, or name another folder)",
+        remedy="Make room, or name another folder.",
+    ),
     "MLC-X060": ErrorCode(
         title="A pool has no room",
         exit=1,

@@ -24,6 +24,16 @@ void mllm_cache_destroy(mllm_cache *cache);
 /* What create takes for so many tokens. */
 uint64_t mllm_cache_bytes(const mllm_model *model, uint32_t cache, uint32_t max_tokens);
 
+/* ---- Files: a conversation that outlives the process ------------------------------------------ */
+
+enum { MLLM_CACHE_KEY_BYTES = 32 };
+
+/* Writes a conversation to a file that only the owner of the key can read, and that nobody can
+ * change unseen: AES-256-GCM. A file at the path is replaced as a whole; until it is, and after a
+ * fault or a kill too, its old bytes are there. Refused where the build has no libcrypto. */
+mllm_status mllm_cache_save(const mllm_cache *cache, const char *path,
+                            const uint8_t key[MLLM_CACHE_KEY_BYTES], mllm_error *error);
+
 /* ---- Pool: pages that many caches take as they grow, and share ------------------------------ */
 
 typedef struct mllm_kv_pool mllm_kv_pool;
@@ -38,6 +48,11 @@ mllm_status mllm_kv_pool_destroy(mllm_kv_pool *pool, mllm_error *error);
 /* Like mllm_cache_create, in a pool: no memory is taken before a token is written. */
 mllm_status mllm_cache_create_in(mllm_kv_pool *pool, const mllm_model *model, uint32_t max_tokens,
                                  mllm_cache **made, mllm_error *error);
+/* A conversation as a file has it, to the bit, in pages of the pool. A file that was changed or cut,
+ * another key, another model and a full pool are refused; then nothing is taken, *made is NULL. */
+mllm_status mllm_cache_restore(mllm_kv_pool *pool, const char *path,
+                               const uint8_t key[MLLM_CACHE_KEY_BYTES], mllm_cache **made,
+                               mllm_error *error);
 /* A second conversation with the same tokens, which shares their pages until one of both writes. */
 mllm_status mllm_cache_fork(const mllm_cache *cache, mllm_cache **made, mllm_error *error);
 /* Each gets the other's conversation: one that was prepared apart is there in one step. Both are of

@@ -2,15 +2,9 @@
 #include <stdlib.h>
 
 #include "../kv/prefix.h"
-#include "mllm_kv.h"
+#include "cache.h"
 #include "session.h"
 #include "status.h"
-
-struct mllm_cache {
-  const mllm_model *model;
-  uint32_t index;
-  mllm_kv_cache kv;
-};
 
 static mllm_status no_memory(mllm_error *error) {
   return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for a cache");
@@ -21,9 +15,8 @@ static mllm_status no_cache(uint32_t cache, mllm_error *error) {
                    cache);
 }
 
-/* Gives what was made its handle. */
-static mllm_status hand_out(const mllm_model *model, uint32_t index, mllm_kv_cache *kv,
-                            mllm_cache **made, mllm_error *error) {
+mllm_status mllm_cache_hand_out(const mllm_model *model, uint32_t index, mllm_kv_cache *kv,
+                                mllm_cache **made, mllm_error *error) {
   mllm_cache *found = calloc(1, sizeof *found);
   if (found == NULL) {
     mllm_kv_cache_free(kv);
@@ -42,7 +35,7 @@ mllm_status mllm_cache_create(const mllm_model *model, uint32_t cache, uint32_t 
   mllm_kv_cache kv;
   const mllm_cache_info info = mllm_model_cache_info(model, cache);
   const mllm_status status = mllm_kv_cache_create(&kv, &info, max_tokens, error);
-  return status == MLLM_OK ? hand_out(model, cache, &kv, made, error) : status;
+  return status == MLLM_OK ? mllm_cache_hand_out(model, cache, &kv, made, error) : status;
 }
 
 mllm_status mllm_cache_create_in(mllm_kv_pool *pool, const mllm_model *model, uint32_t max_tokens,
@@ -54,7 +47,7 @@ mllm_status mllm_cache_create_in(mllm_kv_pool *pool, const mllm_model *model, ui
                      "the pool is of another model");
   mllm_kv_cache kv;
   const mllm_status status = mllm_kv_cache_create_in(&kv, pool, max_tokens, error);
-  return status == MLLM_OK ? hand_out(model, pool->index, &kv, made, error) : status;
+  return status == MLLM_OK ? mllm_cache_hand_out(model, pool->index, &kv, made, error) : status;
 }
 
 mllm_status mllm_cache_fork(const mllm_cache *cache, mllm_cache **made, mllm_error *error) {
@@ -62,7 +55,8 @@ mllm_status mllm_cache_fork(const mllm_cache *cache, mllm_cache **made, mllm_err
   *made = NULL;
   mllm_kv_cache kv;
   const mllm_status status = mllm_kv_cache_fork(&cache->kv, &kv, error);
-  return status == MLLM_OK ? hand_out(cache->model, cache->index, &kv, made, error) : status;
+  if (status != MLLM_OK) return status;
+  return mllm_cache_hand_out(cache->model, cache->index, &kv, made, error);
 }
 
 mllm_status mllm_cache_swap(mllm_cache *a, mllm_cache *b, mllm_error *error) {

@@ -27,9 +27,11 @@ PAGE_BYTES = PAGE * ROW * 4
 ROOM = 9 * PAGE_BYTES
 
 
-def decoder() -> tuple[bytes, bytes]:
+def decoder(name: str = "kv", weights: bool = False) -> tuple[bytes, bytes]:
     """step: stores k and v of T tokens in each layer and attends, queries being the keys."""
     writer = ProgramWriter()
+    if weights:
+        writer.weight("w", np.ones(16, np.float32))
     tokens, _ = writer.symbol("T", MOST), writer.symbol("P", MOST)
     inputs, outputs = [], []
     for layer in range(LAYERS):
@@ -40,7 +42,7 @@ def decoder() -> tuple[bytes, bytes]:
         writer.stage("f32_paged_attention", [k, None, None], [y], params, f"/attend{layer}")
         inputs += [k, v]
         outputs.append(y)
-    cache = writer.cache("kv", layers=LAYERS, kv_heads=HEADS, head_dim=DIM, tokens=MOST,
+    cache = writer.cache(name, layers=LAYERS, kv_heads=HEADS, head_dim=DIM, tokens=MOST,
                          past=1, page_tokens=PAGE)  # fmt: skip
     writer.entry("step", inputs=inputs, outputs=outputs, cache=cache)
     return writer.finish()
@@ -68,8 +70,8 @@ class Talk:
 class Bench:
     """A model, a session and a pool."""
 
-    def __init__(self, room: int = ROOM) -> None:
-        self.model = Model(*decoder())
+    def __init__(self, room: int = ROOM, name: str = "kv", weights: bool = False) -> None:
+        self.model = Model(*decoder(name, weights))
         self.session = Session(self.model)
         self.pool = Pool(in_ours(self.model.handle, "mllm_model"), 0, room)
         self.handle = in_ours(self.session.handle, "mllm_session")
