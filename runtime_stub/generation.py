@@ -45,6 +45,7 @@ class Statistics:
         drafted: Tokens that were guessed.
         accepted: Those that were right: so many steps were saved.
         forgotten: Tokens that left the window.
+        reused: Tokens of the prompt that another conversation had read.
     """
 
     prompt_tokens: int
@@ -59,6 +60,7 @@ class Statistics:
     drafted: int
     accepted: int
     forgotten: int
+    reused: int
 
     @property
     def prompt_tokens_per_second(self) -> float:
@@ -152,6 +154,7 @@ def statistics_of(found: CData) -> Statistics:
         drafted=found.drafted,
         accepted=found.accepted,
         forgotten=found.forgotten,
+        reused=found.reused,
     )
 
 

@@ -353,6 +353,7 @@ typedef struct mllm_statistics {
   uint32_t drafted;  /* tokens that were guessed */
   uint32_t accepted; /* and were right: so many steps were saved */
   uint32_t forgotten; /* tokens that left the window */
+  uint32_t reused; /* of the prompt, which another conversation had read */
 } mllm_statistics;
 
 void mllm_generate_statistics(const mllm_generator *generator, mllm_statistics *statistics);

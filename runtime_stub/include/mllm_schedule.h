@@ -14,7 +14,9 @@ typedef struct mllm_schedule mllm_schedule;
 
 typedef struct mllm_schedule_options {
   uint32_t conversations; /* at most, at a time; 0: 16 */
-  uint64_t cache_bytes;   /* of all their caches, in one pool; 0: no bound, and a cache each */
+  /* of all their caches, in one pool, where prompts that begin alike share what was read; 0: no bound,
+   * and a cache each */
+  uint64_t cache_bytes;
   /* 1: a thread with a session of its own prepares the next prompt, its image, ids and embeddings,
    * while others run; pixels are then read outside of calls. 0: its first turn does */
   uint32_t prepares;

@@ -46,6 +46,7 @@ mllm_status mllm_generate_prepare(mllm_generator *g, const mllm_prompt *prompt,
   if (status == MLLM_OK) status = mllm_prompt_ids(g, prompt, has_rows, error);
   const double placing = now();
   if (status == MLLM_OK) status = mllm_place_features(g, error);
+  if (status == MLLM_OK) mllm_reuse_identify(g, prompt);
   g->statistics.encode_seconds = encoded - start + (now() - placing);
   g->statistics.prompt_seconds = placing - encoded;
   g->statistics.prompt_tokens = g->n_ids;
@@ -75,13 +76,15 @@ mllm_status mllm_generate_open(mllm_generator *g, const mllm_generate_options *o
 mllm_status mllm_generate_read(mllm_generator *g, mllm_error *error) {
   const double start = now();
   const uint64_t before = copied(g);
+  mllm_status status = mllm_take_turn(g, error);
+  if (status == MLLM_OK && g->n_read == 0) status = mllm_reuse_begin(g, error);
   const uint32_t at = g->n_read, left = g->n_ids - at;
   const mllm_feed *feed = at > 0 && g->from_sound ? &g->decode : &g->prompt;
   const uint32_t count = left < feed->chunk ? left : feed->chunk;
-  mllm_status status = mllm_take_turn(g, error);
   if (status == MLLM_OK) status = mllm_feed_ids(g, feed, g->ids + at, count, at, error);
   if (status != MLLM_OK) return status;
   g->n_read += count;
+  mllm_reuse_offer(g);
   if (g->n_read == g->n_ids) {
     mllm_speculation_hear(g);
     mllm_decide(g, mllm_sample(&g->sampler, g->logits, g->prompt.vocabulary, 1));

@@ -43,6 +43,8 @@ struct mllm_generator {
   uint32_t n_ids;
   uint32_t n_read;   /* of the prompt */
   bool is_embedded;  /* all of the prompt */
+  bool reuses;       /* what others in the pool of its cache have read */
+  uint8_t identity[MLLM_KV_IDENTITY_BYTES]; /* of the prompt's image; zeros: none */
   uint32_t image_at; /* where the features stand among them; MLLM_NO_TOKEN: nowhere */
   uint8_t *suppressed; /* [vocabulary] */
   mllm_sampler sampler;
@@ -105,6 +107,13 @@ mllm_status mllm_place_features(mllm_generator *generator, mllm_error *error);
 
 /* Takes memory for the encoder and projector. */
 mllm_status mllm_media_memory(mllm_generator *generator, mllm_error *error);
+
+/* Notes what the prompt depends on beside its ids, or that it is too short to reuse anything. */
+void mllm_reuse_identify(mllm_generator *generator, const mllm_prompt *prompt);
+/* Takes the chunks of the prompt that others have read already; at least one stays to be read. */
+mllm_status mllm_reuse_begin(mllm_generator *generator, mllm_error *error);
+/* Lets others have the chunks of the prompt that were read, before old pages fall to fewer bits. */
+void mllm_reuse_offer(mllm_generator *generator);
 
 /* Whether the model can keep the window that the options ask for. */
 mllm_status mllm_window_open(mllm_generator *generator, const mllm_generate_options *options,

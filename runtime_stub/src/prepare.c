@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "status.h"
 
@@ -125,6 +126,8 @@ static void hand_over(const mllm_preparer *p) {
   g->image_at = p->made.image_at;
   g->features = p->made.features;
   g->is_embedded = p->made.is_embedded;
+  g->reuses = p->made.reuses;
+  memcpy(g->identity, p->made.identity, sizeof g->identity);
   g->statistics = p->made.statistics;
 }
 

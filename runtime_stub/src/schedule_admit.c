@@ -99,6 +99,7 @@ void mllm_schedule_admit(mllm_schedule *s) {
     mllm_generator *g = t->generator;
     if (take_cache(s, g, t->need) != MLLM_OK) return; /* no memory now: it waits, as for room */
     g->capacity = t->need;
+    g->reuses = s->pool != NULL;
     t->due = s->now;
     s->bytes = bytes;
     c->waiting--;
