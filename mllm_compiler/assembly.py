@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -26,6 +26,7 @@ from mllm_compiler.backends.tflite.emit import emit as emit_tflite
 from mllm_compiler.bundle.config import config_of, text_contents
 from mllm_compiler.bundle.device_block import DeviceBlock, GraphPlan, Sdk
 from mllm_compiler.bundle.manifest import (
+    BankRecord,
     BufferRecord,
     Compatibility,
     EntryRecord,
@@ -150,11 +151,19 @@ def plan_record(plan: MemoryPlan) -> PlanRecord:
         bound=plan.bound,
         plan=plan.plan,
         gap=round(plan.gap, 6),
-        buffers=tuple(BufferRecord(offset=offset, **asdict(b)) for b, offset in placed),
+        buffers=tuple(
+            BufferRecord(name=b.name, offset=offset, size=b.size, first=b.first, last=b.last)
+            for b, offset in placed
+        ),
         graphs=tuple(
             SpanRecord(graph=graph, first=first, last=last)
             for graph, (first, last) in plan.spans.items()
         ),
+        banks=tuple(
+            BankRecord(name=name, offset=offset, size=size)
+            for name, (offset, size) in sorted(plan.banks.items(), key=lambda at: at[1])
+        ),
+        overlaps=tuple(tuple(tuple(side) for side in sides) for sides in plan.sides),
     )
 
 

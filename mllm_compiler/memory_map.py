@@ -9,8 +9,8 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from mllm_compiler.bundle.manifest import BufferRecord, PlanRecord
-from mllm_compiler.passes.arena import Interval
 from mllm_compiler.passes.arena import peak as first_peak
+from mllm_compiler.passes.intervals import Interval, Overlap, touches
 
 COLOURS: Final = 6
 """Graphs in the order in which they run have them in turn."""
@@ -61,7 +61,9 @@ height="{{ box.height }}"/></svg>
 </foreignObject></g>
 {% endfor %}
 <svg {{ view }}>
-<line x1="{{ peak.time + 0.5 }}" x2="{{ peak.time + 0.5 }}" y1="0" y2="{{ plan.plan }}"/>
+{% for time in peak.times %}
+<line x1="{{ time + 0.5 }}" x2="{{ time + 0.5 }}" y1="0" y2="{{ plan.plan }}"/>
+{% endfor %}
 </svg>
 <text y="21.3em">stage 0</text>
 <text x="100%" y="21.3em" text-anchor="end">stage {{ end - 1 }} &rarr;</text>
@@ -71,6 +73,12 @@ height="{{ box.height }}"/></svg>
 <li><i class="c{{ loop.index0 % colours }}"></i>{{ span.graph }}: from stage {{ span.first }}
 {% endfor %}
 <li>dashed: the peak
+{% for sides in plan.overlaps %}
+<li>at the same time: {{ sides | map("join", ", ") | join("; ") }}
+{% endfor %}
+{% for bank in plan.banks %}
+<li>{{ bank.name }}: {{ "{:,}".format(bank.size) }} bytes from {{ "{:,}".format(bank.offset) }}
+{% endfor %}
 </ul>
 <div class="wide"><table>
 <tr><th>holds the peak<th class="n">bytes<th class="n">of it<th class="n">from stage<th class="n">to
@@ -86,9 +94,12 @@ height="{{ box.height }}"/></svg>
 
 @dataclass(frozen=True)
 class Peak:
-    """The first stage at which most bytes are in use, and what they are, the largest first."""
+    """When most bytes are in use, and what they are, the largest first.
 
-    time: int
+    That is at one stage, or at one of each of the graphs that may run at the same time.
+    """
+
+    times: tuple[int, ...]
     size: int
     holders: tuple[BufferRecord, ...]
 
@@ -98,7 +109,8 @@ class Peak:
         shown = [f"{b.name} ({b.size:,})" for b in self.holders[:NAMED]]
         rest = self.holders[NAMED:]
         shown += [f"{len(rest)} more ({sum(b.size for b in rest):,})"] if rest else []
-        return f"the peak of {self.size:,} bytes is held at stage {self.time} by {', '.join(shown)}"
+        stages = " and ".join(map(str, self.times))
+        return f"the peak of {self.size:,} bytes is held at stage {stages} by {', '.join(shown)}"
 
 
 @dataclass(frozen=True)
@@ -115,10 +127,18 @@ class Box:
 
 def peak_of(plan: PlanRecord) -> Peak | None:
     """The peak of a plan; none where it has no buffers. Sizes count as they are aligned."""
-    time, size = first_peak([Interval(b.name, b.first, b.last, b.size) for b in plan.buffers])
-    holders = [b for b in plan.buffers if b.first <= time <= b.last and b.size]
+    lives = {b: Interval(b.name, b.first, b.last, b.size) for b in plan.buffers}
+    times, size = first_peak([*lives.values()], overlaps=overlaps_of(plan))
+    spans = [(time, time) for time in times]
+    holders = [b for b, life in lives.items() if b.size and touches(life, spans)]
     holders.sort(key=lambda b: (-b.size, b.offset))
-    return Peak(time, size, tuple(holders)) if holders else None
+    return Peak(times, size, tuple(holders)) if holders else None
+
+
+def overlaps_of(plan: PlanRecord) -> list[Overlap]:
+    """The graphs that may run at the same time, by the stages of each."""
+    spans = {span.graph: (span.first, max(span.first, span.last - 1)) for span in plan.graphs}
+    return [tuple(tuple(spans[g] for g in side) for side in sides) for sides in plan.overlaps]
 
 
 def boxes_of(plan: PlanRecord) -> list[Box]:

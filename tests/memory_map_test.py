@@ -101,9 +101,9 @@ def test_the_holders_of_the_peak_are_what_the_plan_needs(planned: tuple[Path, Pl
     peak = peak_of(plan)
     assert peak is not None
     assert peak.size == max(live) == plan.bound == plan.plan
-    assert peak.time == live.index(max(live))
+    assert peak.times == (live.index(max(live)),)
     assert sum(PLAIN.aligned(b.size) for b in peak.holders) == plan.plan
-    assert all(b.first <= peak.time <= b.last for b in peak.holders)
+    assert all(b.first <= peak.times[0] <= b.last for b in peak.holders)
 
 
 def test_the_section_names_the_holders_and_needs_no_other_file() -> None:

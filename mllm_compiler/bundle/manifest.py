@@ -10,7 +10,7 @@ from typing import cast
 import rfc8785
 
 from mllm_compiler import __version__
-from mllm_compiler.bundle.typed_json import ShapeError, decode, encode
+from mllm_compiler.bundle.typed_json import SPARSE, ShapeError, decode, encode
 from mllm_compiler.errors import CompileError
 
 FORMAT = 1
@@ -117,14 +117,29 @@ class SpanRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BankRecord:
+    """The part of the arena that lies in a bank."""
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanRecord:
-    """The memory plan: lower bound and size in bytes, gap as a fraction of the bound."""
+    """The memory plan: lower bound and size in bytes, gap as a fraction of the bound.
+
+    Without banks, the arena is one memory. `overlaps` are graphs that may run at the same time: the
+    graphs of each side.
+    """
 
     bound: int = 0
     plan: int = 0
     gap: float = 0.0
     buffers: tuple[BufferRecord, ...] = ()
     graphs: tuple[SpanRecord, ...] = ()
+    banks: tuple[BankRecord, ...] = field(default=(), metadata={SPARSE: True})
+    overlaps: tuple[tuple[tuple[str, ...], ...], ...] = field(default=(), metadata={SPARSE: True})
 
 
 @dataclass(frozen=True, kw_only=True)

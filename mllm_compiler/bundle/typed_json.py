@@ -1,4 +1,7 @@
-"""JSON to and from frozen dataclasses; a fault names the key's path."""
+"""JSON to and from frozen dataclasses; a fault names the key's path.
+
+A field whose metadata has `SPARSE` is left out where it is empty.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,15 @@ import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from typing import TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Final, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """A value that JSON can hold."""
 
 T = TypeVar("T")
+
+SPARSE: Final = "sparse"
+"""Metadata of a field that has an empty default, and no key where it is empty."""
 
 
 class ShapeError(ValueError):
@@ -19,7 +25,7 @@ class ShapeError(ValueError):
 
 
 def decode(kind: type[T], value: object, path: str = "") -> T:
-    """The dataclass `kind` read from a JSON object: every key known, none missing.
+    """The dataclass `kind` read from a JSON object: every key known, none but sparse ones missing.
 
     Raises:
         ShapeError: A key is missing, unknown, or of another type.
@@ -30,7 +36,9 @@ def decode(kind: type[T], value: object, path: str = "") -> T:
 def encode(value: object) -> Json:
     """The JSON value of a dataclass, a mapping, a sequence or a plain value."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {spec.name: encode(getattr(value, spec.name)) for spec in fields(value)}
+        found = {spec: getattr(value, spec.name) for spec in fields(value)}
+        kept = {spec: item for spec, item in found.items() if item or not spec.metadata.get(SPARSE)}
+        return {spec.name: encode(item) for spec, item in kept.items()}
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value)
         return {key: encode(item) for key, item in items.items()}
@@ -46,6 +54,11 @@ def _hints(kind: type) -> dict[str, object]:
     return get_type_hints(kind)
 
 
+@cache
+def _sparse(kind: type) -> frozenset[str]:
+    return frozenset(spec.name for spec in fields(kind) if spec.metadata.get(SPARSE))
+
+
 def _dataclass(kind: type, value: object, path: str) -> object:
     if not isinstance(value, dict):
         raise ShapeError(f"'{path}' is not an object")
@@ -54,10 +67,10 @@ def _dataclass(kind: type, value: object, path: str) -> object:
     for key in items:
         if key not in hints:
             raise ShapeError(f"'{_join(path, key)}' is unknown")
-    for key in hints:
-        if key not in items:
-            raise ShapeError(f"'{_join(path, key)}' is missing")
-    return kind(**{key: _value(hint, items[key], _join(path, key)) for key, hint in hints.items()})
+    for key in hints.keys() - items.keys() - _sparse(kind):
+        raise ShapeError(f"'{_join(path, key)}' is missing")
+    found = {key: hint for key, hint in hints.items() if key in items}
+    return kind(**{key: _value(hint, items[key], _join(path, key)) for key, hint in found.items()})
 
 
 def _value(hint: object, value: object, path: str) -> object:

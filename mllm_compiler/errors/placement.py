@@ -78,11 +78,14 @@ CODES: dict[str, ErrorCode] = {
     "MLC-R009": ErrorCode(
         title="The memory plan is larger than the memory for it",
         exit=3,
-        cause="`plan-memory{capacity=..}` says how many bytes there are for all that lives while "
-        "the model runs. More than that lives at one stage, or no plan was found that needs no "
-        "more; the buffers that live then are named, the largest first.",
-        example="prefill: /mlp/down_proj/MatMul: error: the plan takes 4327424 bytes, there are "
-        "4000000; the peak is held by this with 1572864, prefill: /mlp/up_proj/MatMul with 1572864 "
+        cause="`[[memory.banks]]` of model.toml, or `plan-memory{capacity=..}`, says how many "
+        "bytes there are for all that lives while the model runs. More than that lives at one "
+        "stage, or no plan was found that needs no more; the buffers that live then are named, the "
+        "largest first. Or a tensor is smaller than every bank takes, or a device reads it and no "
+        "bank that is contiguous takes it.",
+        example="prefill: /mlp/down_proj/MatMul: error: the plan takes 4327424 bytes of 'arena', "
+        "327424 more than there are; the peak is held by this with 1572864, prefill: "
+        "/mlp/up_proj/MatMul with 1572864 "
         "[MLC-R009] (lower the bounds in [dims] of model.toml, or give more)",
         remedy="Lower the bounds in `[dims]` of model.toml, for a shorter prompt in one piece "
         "above all, or give the plan more memory.",

@@ -11,6 +11,7 @@ from typing import Final
 
 from mllm_compiler.errors import CompileError
 from mllm_compiler.importer.dim_specs import DimSpec
+from mllm_compiler.importer.memory_spec import MemorySpec
 from mllm_compiler.importer.typed_tables import load_toml, typed, wrong
 
 ROLES: Final = (
@@ -155,6 +156,7 @@ class ModelSpec:
     image: ImageSpec | None = None
     audio: AudioSpec | None = None
     generation: GenerationSpec | None = None
+    memory: MemorySpec = field(default_factory=MemorySpec)
     folder: Path = field(default=Path(), metadata={"key": ""})
     source: str = field(default="model.toml", metadata={"key": ""})
 
@@ -171,6 +173,7 @@ def read_model_toml(path: Path) -> ModelSpec:
         object.__setattr__(spec, name, value)
     _check_graphs(spec)
     _check_text(spec)
+    spec.memory.check(spec.source, list(spec.graphs))
     if spec.image is not None and spec.image.fit not in FITS:
         known = f"write one of {', '.join(FITS)}"
         raise wrong(spec.source, "image.fit", f"unknown fit '{spec.image.fit}'", known)

@@ -72,6 +72,8 @@ def import_model(
         edges=[edge for name in functions for edge in _edges(spec, name, functions)],
         caches=[cache for name in functions for cache in _caches(spec, name, functions[name])],
         bounds=bounds_of(spec.source, spec.dims, dims or {}, functions.values()),
+        overlaps=spec.memory.overlap,
+        banks=[bank.attribute for bank in spec.memory.banks],
     )
     return Imported(ModuleOp([*functions.values(), pipeline]), store, spec)
 

@@ -1,37 +1,30 @@
 """Offsets for buffers that live for a while: greedy orders, a search, a bound and a checker.
 
-A buffer is live from `first` to `last`, both included. Buffers whose lives meet must not share
-bytes. They lie in a bank, which has an end and asks for an alignment. No plan can be smaller than
-the most bytes that live at one time; that is the bound, and the gap says how far a plan is from it.
-Where the best of the greedy orders leaves a gap,
+A buffer is live from `first` to `last`, both included. Buffers that meet (`intervals.py`) must not
+share bytes. They lie in a bank, which has an end and asks for an alignment; `banks.py` divides them
+among several. No plan can be smaller than the most bytes that live at one time; that is the bound,
+and the gap says how far a plan is from it. Where the best of the greedy orders leaves a gap,
 `arena_search.py` looks for a smaller plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mllm_compiler.passes.arena_search import LARGEST, Search
+from mllm_compiler.passes.intervals import Interval, Overlap, busiest, lives, meetings, touches
+
+__all__ = ["Interval", "Overlap"]
 
 ALIGNMENT: Final = 64
 LARGE: Final = 1 << 20
 STEPS: Final = 20_000
 """Placements that are tried: some seconds."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A buffer: its life and its size in bytes."""
-
-    name: str
-    first: int
-    last: int
-    size: int
 
 
 @dataclass(frozen=True)
@@ -42,11 +35,18 @@ class Bank:
         capacity: Its bytes; None: it has no end.
         alignment: What large buffers start at a multiple of, and share with no other buffer.
         large: Bytes from which a buffer is large; a smaller one has `ALIGNMENT`.
+        name: Its name.
+        least: The bytes of the smallest buffer that it takes.
+        contiguous: Devices can read and write it in one piece. Where a bank is, what they read and
+            write lies in such banks alone.
     """
 
     capacity: int | None = None
     alignment: int = ALIGNMENT
     large: int = LARGE
+    name: str = "arena"
+    least: int = 0
+    contiguous: bool = False
 
     def step(self, size: int) -> int:
         """The alignment of a buffer."""
@@ -62,13 +62,30 @@ PLAIN: Final = Bank()
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a plan has of a bank: `size` bytes from `start` on; `buffers` are those that lie there.
+
+    `start` counts from the start of the arena, and is as the bank asks it of large buffers.
+    """
+
+    bank: Bank
+    start: int
+    size: int
+    buffers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Arena:
-    """A plan: where each buffer lies, how large the arena is and how small it could be."""
+    """A plan: where each buffer lies, how large the arena is and how small it could be.
+
+    `parts` are those of several banks, one behind the other.
+    """
 
     offsets: tuple[int, ...]
     plan: int
     bound: int
     order: str
+    parts: tuple[Part, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -88,13 +105,20 @@ ORDERS: Final[dict[str, Order]] = {
 """The greedy orders that are tried; a tie keeps the buffers' own order."""
 
 
-def lower_bound(buffers: Sequence[Interval], bank: Bank = PLAIN) -> int:
+def lower_bound(
+    buffers: Sequence[Interval], bank: Bank = PLAIN, overlaps: Sequence[Overlap] = ()
+) -> int:
     """The most bytes that live at one time."""
-    return peak(buffers, bank)[1]
+    return peak(buffers, bank, overlaps)[1]
 
 
-def peak(buffers: Sequence[Interval], bank: Bank = PLAIN) -> tuple[int, int]:
-    """The first time at which most bytes live, and how many."""
+def peak(
+    buffers: Sequence[Interval], bank: Bank = PLAIN, overlaps: Sequence[Overlap] = ()
+) -> tuple[tuple[int, ...], int]:
+    """The first time at which most bytes live, and how many.
+
+    Where that is while graphs overlap, there is a time of each of them.
+    """
     steps: dict[int, int] = {}
     for b in buffers:
         steps[b.first] = steps.get(b.first, 0) + bank.aligned(b.size)
@@ -104,29 +128,40 @@ def peak(buffers: Sequence[Interval], bank: Bank = PLAIN) -> tuple[int, int]:
         live += steps[at]
         if live > most:
             time, most = at, live
-    return time, most
+    sizes = np.array([bank.aligned(b.size) for b in buffers], np.int64)
+    times, more = busiest(buffers, sizes, overlaps) if len(buffers) else ((), 0)
+    return (times, more) if more > most else ((time,), most)
 
 
-def holders(buffers: Sequence[Interval], bank: Bank = PLAIN) -> list[Interval]:
+def holders(
+    buffers: Sequence[Interval], bank: Bank = PLAIN, overlaps: Sequence[Overlap] = ()
+) -> list[Interval]:
     """What lives at the peak, the largest first."""
-    time, _ = peak(buffers, bank)
-    found = [b for b in buffers if b.first <= time <= b.last and b.size]
+    times, _ = peak(buffers, bank, overlaps)
+    found = [b for b in buffers if b.size and touches(b, [(t, t) for t in times])]
     return sorted(found, key=lambda b: -b.size)
 
 
-def plan(buffers: Sequence[Interval], *, steps: int = STEPS, bank: Bank = PLAIN) -> Arena:
+def plan(
+    buffers: Sequence[Interval],
+    *,
+    steps: int = STEPS,
+    bank: Bank = PLAIN,
+    overlaps: Sequence[Overlap] = (),
+) -> Arena:
     """The best plan of the portfolio, or what is found where that is over the bound.
 
     Args:
         buffers: What is to be placed.
         bank: Where; a plan may be larger than its capacity.
+        overlaps: What may run at the same time.
         steps: Placements that are tried: by orders, at least one, and then by the search.
     """
-    bound = lower_bound(buffers, bank)
+    bound = lower_bound(buffers, bank, overlaps)
     best: Arena | None = None
     for name, key in [*ORDERS.items()][: max(1, steps // max(1, len(buffers)))]:
         order = sorted(range(len(buffers)), key=lambda i: key(buffers[i]))
-        offsets = tuple(_place(buffers, order, bank))
+        offsets = tuple(_place(buffers, order, bank, overlaps))
         made = Arena(offsets, _top(buffers, offsets, bank), bound, name)
         if best is None or made.plan < best.plan:
             best = made
@@ -135,17 +170,21 @@ def plan(buffers: Sequence[Interval], *, steps: int = STEPS, bank: Bank = PLAIN)
     assert best is not None
     if any(bank.step(b.size) != ALIGNMENT for b in buffers):
         return best
-    return _searched(buffers, best, steps)
+    return _searched(buffers, best, steps, overlaps)
 
 
-def _searched(buffers: Sequence[Interval], best: Arena, steps: int) -> Arena:
+def _searched(
+    buffers: Sequence[Interval], best: Arena, steps: int, overlaps: Sequence[Overlap]
+) -> Arena:
     """A smaller plan, if the search finds one; it knows one alignment."""
     sized = [i for i, b in enumerate(buffers) if b.size]
     if best.plan == best.bound or len(sized) > LARGEST:
         return best
-    rows = [(b.first, b.last, PLAIN.aligned(b.size)) for b in map(buffers.__getitem__, sized)]
-    first, last, size = np.array(rows, np.int64).T
-    found = Search(first, last, size, ALIGNMENT).improved(best.bound, best.plan, steps)
+    kept = [buffers[i] for i in sized]
+    first, last = lives(kept)
+    size = np.array([PLAIN.aligned(b.size) for b in kept], np.int64)
+    meets = np.stack([meetings(first, last, b, overlaps) for b in kept])
+    found = Search(first, last, size, ALIGNMENT, meets).improved(best.bound, best.plan, steps)
     if found is None:
         return best
     offsets = [0] * len(buffers)
@@ -158,20 +197,42 @@ def _top(buffers: Sequence[Interval], offsets: Sequence[int], bank: Bank) -> int
     return max((o + bank.aligned(b.size) for o, b in zip(offsets, buffers, strict=True)), default=0)
 
 
-def _place(buffers: Sequence[Interval], order: Sequence[int], bank: Bank) -> list[int]:
+def _place(
+    buffers: Sequence[Interval], order: Sequence[int], bank: Bank, overlaps: Sequence[Overlap]
+) -> list[int]:
     """Puts each buffer, in order, at the lowest offset that is free during its life."""
-    count = len(buffers)
-    first, last, start, end = (np.zeros(count, np.int64) for _ in range(4))
-    offsets = [0] * count
-    for done, i in enumerate(order):
-        b = buffers[i]
-        meets = (first[:done] <= b.last) & (last[:done] >= b.first)
-        size, step = bank.aligned(b.size), bank.step(b.size)
-        offset = _lowest(start[:done][meets], end[:done][meets], size, step)
-        first[done], last[done] = b.first, b.last
-        start[done], end[done] = offset, offset + size
-        offsets[i] = offset
+    shelf, offsets = Shelf(bank, len(buffers), overlaps), [0] * len(buffers)
+    for i in order:
+        offsets[i] = shelf.lowest(buffers[i])
+        shelf.put(buffers[i], offsets[i])
     return offsets
+
+
+@dataclass
+class Shelf:
+    """A bank that is being filled: the lives and the bytes of what lies there."""
+
+    bank: Bank
+    room: int
+    overlaps: Sequence[Overlap]
+    count: int = 0
+    taken: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.taken = np.zeros((4, self.room), np.int64)
+
+    def lowest(self, buffer: Interval) -> int:
+        """The lowest offset at which a buffer finds room."""
+        first, last, start, end = self.taken[:, : self.count]
+        meets = meetings(first, last, buffer, self.overlaps)
+        size, step = self.bank.aligned(buffer.size), self.bank.step(buffer.size)
+        return _lowest(start[meets], end[meets], size, step)
+
+    def put(self, buffer: Interval, offset: int) -> None:
+        """Places a buffer."""
+        end = offset + self.bank.aligned(buffer.size)
+        self.taken[:, self.count] = buffer.first, buffer.last, offset, end
+        self.count += 1
 
 
 def _lowest(start: NDArray[np.int64], end: NDArray[np.int64], size: int, step: int) -> int:
@@ -184,7 +245,11 @@ def _lowest(start: NDArray[np.int64], end: NDArray[np.int64], size: int, step: i
 
 
 def check(
-    buffers: Sequence[Interval], offsets: Sequence[int], size: int, bank: Bank = PLAIN
+    buffers: Sequence[Interval],
+    offsets: Sequence[int],
+    size: int,
+    bank: Bank = PLAIN,
+    overlaps: Sequence[Overlap] = (),
 ) -> None:
     """Checks a plan without trust in how it was made: a sweep over time with the ranges in use.
 
@@ -198,6 +263,13 @@ def check(
     for b, offset in zip(buffers, offsets, strict=True):
         if offset % bank.step(b.size) or offset < 0 or offset + b.size > size:
             raise ValueError(f"{b.name} at {offset} is misaligned or leaves the arena")
+
+    def compare(i: int, others: Iterable[int]) -> None:
+        for j in others:
+            low, high = sorted((i, j), key=lambda k: offsets[k])
+            if offsets[low] + taken[low] > offsets[high] and buffers[high].size:
+                raise ValueError(f"{buffers[i].name} and {buffers[j].name} overlap")
+
     events = [(b.first, 1, i) for i, b in enumerate(buffers)]
     events += [(b.last + 1, 0, i) for i, b in enumerate(buffers)]
     live: set[int] = set()
@@ -205,8 +277,10 @@ def check(
         if not starts:
             live.discard(i)
             continue
-        for j in live:
-            low, high = sorted((i, j), key=lambda k: offsets[k])
-            if offsets[low] + taken[low] > offsets[high] and buffers[high].size:
-                raise ValueError(f"{buffers[i].name} and {buffers[j].name} overlap")
+        compare(i, live)
         live.add(i)
+    for sides in overlaps:
+        found = [[i for i, b in enumerate(buffers) if touches(b, side)] for side in sides]
+        for at, side in enumerate(found):
+            for i in side:
+                compare(i, {j for other in found[:at] for j in other} - {i})

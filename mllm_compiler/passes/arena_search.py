@@ -44,6 +44,7 @@ class Search:
         last: When each is needed last.
         size: The bytes of each, in steps of the alignment.
         step: The alignment.
+        meets: [buffers, buffers]: which must not share bytes; None: those whose lives meet.
         failures: How often each did not fit of late.
     """
 
@@ -51,6 +52,7 @@ class Search:
     last: Ints
     size: Ints
     step: int
+    meets: Flags | None = None
     failures: Floats = field(init=False)
     _meets: list[NDArray[np.intp]] = field(init=False)
     _times: Flags = field(init=False)
@@ -59,7 +61,8 @@ class Search:
 
     def __post_init__(self) -> None:
         count = len(self.size)
-        meets = (self.first[:, None] <= self.last) & (self.last[:, None] >= self.first)
+        lives = (self.first[:, None] <= self.last) & (self.last[:, None] >= self.first)
+        meets = lives if self.meets is None else self.meets.copy()
         np.fill_diagonal(meets, val=False)
         self.failures = np.zeros(count)
         self._meets = [np.flatnonzero(row) for row in meets]

@@ -105,6 +105,12 @@ def plan_of(graph: FuncOp) -> dict[str, int]:
     return plan.facts if isinstance(plan, PlanAttr) else {}
 
 
+def origin_of(graph: FuncOp) -> str:
+    """The name of the graph in the model's files that a graph was made from, or its own."""
+    source = graph.attributes.get(SOURCE)
+    return source.data if isinstance(source, StringAttr) else source_name(graph)
+
+
 def source_name(graph: FuncOp) -> str:
     """The name of the graph in the model's files; of a padded graph that of what it serves."""
     variant = graph.attributes.get(VARIANT)

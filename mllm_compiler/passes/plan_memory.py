@@ -4,17 +4,18 @@
 ->
     %a = cpu.f32_linear %x, %w, none {.., slot = #cpu.slot<4096, 1179648>}
 
-All entries are one problem: they run one after another in the order of the pipeline, a tensor that
-one hands to another lives from its producer to the end of its last reader, and both name the same
-slot. Sizes are those at the symbols' bounds. An alias shares its operand's bytes, and an
-elementwise op or a norm writes over an operand that dies there. So the product of a projector whose
-norm makes a shared tensor is written into that tensor, and normed in place. Tensors that the caller
-binds have a slot only where a default place is of use: shared ones, and results up to 16 MiB.
+All entries are one problem: they run one after another in the order of the pipeline, but for those
+that its `overlaps` let run at the same time. A tensor that one hands to another lives from its
+producer to the end of its last reader, and both name the same slot. Sizes are those at the symbols'
+bounds. An alias shares its operand's bytes, and an elementwise op or a norm writes over an operand
+that dies there. So the product of a projector whose norm makes a shared tensor is written into that
+tensor, and normed in place. Tensors that the caller binds have a slot only where a default place is
+of use: shared ones, and results up to 16 MiB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final
@@ -22,7 +23,7 @@ from typing import Final
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import cpu
@@ -30,21 +31,26 @@ from mllm_compiler.dialects.cpu.elementwise import ElementwiseOp
 from mllm_compiler.dialects.types import ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes import arena
+from mllm_compiler.passes.banks import OverfullError, check_banks, plan_banks
 from mllm_compiler.passes.graphs import (
     argument_names,
     block_of,
     entry_order,
+    graphs,
     location_of,
+    origin_of,
     pipeline_of,
     result_names,
     return_of,
+    role_of,
     set_attribute,
     symbol_bound,
     users,
 )
+from mllm_compiler.passes.intervals import Overlap
+from mllm_compiler.passes.named_banks import BANKS, PLAN, banks_of, parts_attribute, refusal
 from mllm_compiler.weights import DTYPES
 
-PLAN: Final = "cpu.plan"
 SLOT: Final = "slot"
 IO_SLOT: Final = "cpu.slot"
 LARGEST_RESULT: Final = 16 << 20
@@ -56,8 +62,8 @@ ADDRESSABLE: Final = 1 << 47
 MOST_DIMS: Final = 8
 """Of a tensor of the runtime: `MLLM_MAX_RANK` of `mllm.h`."""
 
-MOST_NAMED: Final = 2
-"""Holders of the peak that a refusal names beside the largest."""
+LANGUAGE: Final = ("language-model", "prefill", "decode")
+"""Roles of the graphs of a language model."""
 
 IN_PLACE: Final = (ElementwiseOp, cpu.F32LayerNormOp, cpu.F32RmsNormOp)
 """Ops whose kernels read an element, or a row of the first operand, before they write it."""
@@ -71,6 +77,7 @@ class Buffer:
     """Bytes that one value, and all that alias it or were written over it, live in.
 
     `graphs` are those that touch it: the one that writes it, then those that it is handed to.
+    `device` says that a device reads or writes it itself.
     """
 
     name: str
@@ -79,11 +86,15 @@ class Buffer:
     last: int
     graphs: list[str]
     values: list[SSAValue] = field(default_factory=list[SSAValue])
+    device: bool = False
 
 
 @dataclass(frozen=True)
 class PlanMemory(ModulePass):
     """Gives every tensor of a lowered module its place in the arena.
+
+    Without options, the arena consists of the banks that the pipeline names. With one, it is one
+    bank:
 
     Attributes:
         capacity: The bytes that there are for it; none: as many as it needs.
@@ -103,32 +114,35 @@ class PlanMemory(ModulePass):
 
         Raises:
             CompileError: MLC-R003, a size is known only when the model runs; MLC-R009, the plan is
-                larger than the memory that there is for it.
+                larger than the memory that there is for it, or no bank takes a tensor.
         """
         if self.alignment <= 0 or self.alignment % arena.ALIGNMENT:
             message = f"an alignment of {self.alignment} is no multiple of {arena.ALIGNMENT}"
             remedy = "such as plan-memory{alignment=262144}"
             raise CompileError("MLC-U007", message, location=self.name, remedy=remedy)
-        plan_module(op, arena.Bank(self.capacity, self.alignment, self.large))
+        bank = arena.Bank(self.capacity, self.alignment, self.large)
+        plan_module(op, [bank] if bank != arena.PLAIN else banks_of(op))
 
 
-def plan_module(module: ModuleOp, bank: arena.Bank = arena.PLAIN) -> arena.Arena:
-    """Plans a lowered module and writes slots, size and bound into it."""
+def plan_module(module: ModuleOp, banks: Sequence[arena.Bank] = (arena.PLAIN,)) -> arena.Arena:
+    """Plans a lowered module and writes slots, size, bound and parts of banks into it."""
     planner = Planner(module)
-    intervals = planner.intervals()
-    plan = arena.plan(intervals, bank=bank)
-    if bank.capacity is not None and plan.plan > bank.capacity:
-        raise _overflow(intervals, plan, bank)
-    arena.check(intervals, plan.offsets, plan.plan, bank)
+    intervals, overlaps = planner.intervals(), planner.overlaps
+    try:
+        plan = plan_banks(intervals, banks, overlaps=overlaps)
+    except OverfullError as overfull:
+        raise refusal(overfull) from None
+    check_banks(intervals, plan, overlaps)
     for buffer, offset in zip(planner.buffers, plan.offsets, strict=True):
         planner.annotate(buffer, offset)
-    module.attributes[PLAN] = DictionaryAttr(
-        {
-            "bound": IntegerAttr(plan.bound, i64),
-            "order": StringAttr(plan.order),
-            "plan": IntegerAttr(plan.plan, i64),
-        }
-    )
+    facts: dict[str, Attribute] = {
+        "bound": IntegerAttr(plan.bound, i64),
+        "order": StringAttr(plan.order),
+        "plan": IntegerAttr(plan.plan, i64),
+    }
+    if [*banks] != [arena.PLAIN]:
+        facts |= {BANKS: parts_attribute(plan)}
+    module.attributes[PLAN] = DictionaryAttr(facts)
     return plan
 
 
@@ -139,6 +153,7 @@ class Planner:
         buffers: What needs a place.
         spans: The first and the last tick of each entry, by name; one's last is the next one's
             first.
+        sides: The entries of each overlap, by the sides that may run at the same time.
     """
 
     def __init__(self, module: ModuleOp) -> None:
@@ -155,10 +170,17 @@ class Planner:
         self._time = 0
         for graph in entry_order(module):
             self._enter(graph)
+        self.sides = _sides(module)
+
+    @property
+    def overlaps(self) -> list[Overlap]:
+        """The sides by the times of their stages."""
+        ticks = {name: (first, max(first, end - 1)) for name, (first, end) in self.spans.items()}
+        return [tuple(tuple(ticks[n] for n in side) for side in sides) for sides in self.sides]
 
     def intervals(self) -> list[arena.Interval]:
         """The buffers as the arena wants them."""
-        return [arena.Interval(b.name, b.first, b.last, b.size) for b in self.buffers]
+        return [arena.Interval(b.name, b.first, b.last, b.size, b.device) for b in self.buffers]
 
     def offsets(self) -> list[int]:
         """Where a module that is planned says that the buffers lie."""
@@ -197,6 +219,7 @@ class Planner:
             if shared is not None:
                 shared.last = max(shared.last, end)
                 shared.graphs.append(name)
+                shared.device |= _on_device(block_of(graph).args[index])
                 self._inputs.append((graph, index, shared))
         returned = {v: i for i, v in enumerate(return_of(graph).operands)}
         ports, homes = result_names(graph), dict[SSAValue, Buffer]()
@@ -204,7 +227,8 @@ class Planner:
             for value in op.results:
                 home = self._reuse(op, value, homes, times[op])
                 if value in returned:
-                    at = Buffer(name, nbytes(value, self.bounds), times[op], end, [name])
+                    size = nbytes(value, self.bounds)
+                    at = Buffer(name, size, times[op], end, [name], device=_on_device(value))
                     self._result(graph, returned[value], ports[returned[value]], at, home)
                     continue
                 last = max((times[u] for u in readers(value)), default=times[op])
@@ -212,6 +236,7 @@ class Planner:
                     label = f"{name}: {location_of(op)}"
                     home = Buffer(label, nbytes(value, self.bounds), times[op], last, [name])
                     self.buffers.append(home)
+                home.device |= _on_device(value)
                 home.last = max(home.last, last)
                 home.values.append(value)
                 homes[value] = home
@@ -227,6 +252,7 @@ class Planner:
         if home is None:
             self.buffers.append(buffer)
         buffer.name, buffer.last = f"{port[0]}: {port[1]}", made.last
+        buffer.device |= made.device
         self._ports[port] = buffer
         self._outputs.setdefault(id(buffer), []).append((graph, index))
 
@@ -247,6 +273,25 @@ class Planner:
             ):
                 return home
         return None
+
+
+def _sides(module: ModuleOp) -> list[list[list[str]]]:
+    """The overlaps of the pipeline, by the graphs that were made from those that it names.
+
+    What looks up tokens for a language model runs with it.
+    """
+    origins = {g.sym_name.data: {origin_of(g)} for g in graphs(module)}
+    models = {origin_of(g) for g in graphs(module) if role_of(g) in LANGUAGE}
+    origins |= {g.sym_name.data: models for g in graphs(module) if role_of(g) == "embedding"}
+    return [
+        [[graph for graph, of in origins.items() if name in of] for name in names]
+        for names in pipeline_of(module).together
+    ]
+
+
+def _on_device(value: SSAValue) -> bool:
+    """Whether a device reads or writes a value itself."""
+    return any(isinstance(op, cpu.DeviceCallOp) for op in (value.owner, *readers(value)))
 
 
 def slot_name(value: SSAValue) -> str:
@@ -311,18 +356,6 @@ def nbytes(value: SSAValue, bounds: Mapping[str, int]) -> int:
         message = f"a tensor of shape [{shape}] takes {size} bytes at its bound"
         raise _refused("MLC-R006", message, value, "lower the bounds in [dims] of model.toml")
     return size
-
-
-def _overflow(intervals: list[arena.Interval], plan: arena.Arena, bank: arena.Bank) -> CompileError:
-    """The plan is too large: located at the largest of what lives at its peak."""
-    largest, *others = arena.holders(intervals, bank)
-    message = f"the plan takes {plan.plan} bytes, there are {bank.capacity}; the peak is held by "
-    message += f"this with {largest.size}"
-    message += "".join(f", {b.name} with {b.size}" for b in others[:MOST_NAMED])
-    rest = others[MOST_NAMED:]
-    message += f", {len(rest)} more with {sum(b.size for b in rest)}" if rest else ""
-    remedy = "lower the bounds in [dims] of model.toml, or give more"
-    return CompileError("MLC-R009", message, location=largest.name, remedy=remedy)
 
 
 def _refused(code: str, message: str, value: SSAValue, remedy: str) -> CompileError:

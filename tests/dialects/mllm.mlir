@@ -2,7 +2,7 @@
 
 // One example of every op of the dialect, in its custom form.
 
-mllm.pipeline @"meeting-vlm" {edges = [#mllm.edge<"projector" "features" from "vision" "last_hidden_state">], caches = [#mllm.cache<"decoder", key "past_key_values.{layer}.key", value "past_key_values.{layer}.value", out "present.{layer}.{kind}", layers 2>], bounds = [#mllm.bound<"past" <= 2048>]}
+mllm.pipeline @"meeting-vlm" {edges = [#mllm.edge<"projector" "features" from "vision" "last_hidden_state">], caches = [#mllm.cache<"decoder", key "past_key_values.{layer}.key", value "past_key_values.{layer}.value", out "present.{layer}.{kind}", layers 2>], bounds = [#mllm.bound<"past" <= 2048>], overlaps = [["vision", "decoder"]], banks = [#mllm.bank<"npu", bytes 8388608, alignment 262144 from 1048576, least 262144, contiguous>, #mllm.bank<"rest", alignment 64 from 1048576>]}
 
 // CHECK: mllm.pipeline @"meeting-vlm"
 // CHECK-SAME: #mllm.edge<"projector" "features" from "vision" "last_hidden_state">

@@ -214,6 +214,8 @@ integer_conv 4 | 1x3x4x4xi8, 2x3x2x2xi8 | mllm.integer_conv %0, %1 {strides = ar
 integer_conv 5 | 1x3x4x4xi8, 2x3x2x2xi8 | mllm.integer_conv %0, %1 {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, groups = 1 : i64} : (tensor<1x3x4x4xi8>, tensor<2x3x2x2xi8>) -> tensor<1x2x3x3xf32>
 pipeline 1 | | mllm.pipeline @p {edges = [#mllm.edge<"b" "x" from "a" "y">, #mllm.edge<"b" "x" from "c" "z">], caches = [], bounds = []}
 pipeline 2 | | mllm.pipeline @p {edges = [], caches = [], bounds = [#mllm.bound<"n" <= 1>, #mllm.bound<"n" <= 2>]}
+pipeline 4 | | mllm.pipeline @p {edges = [], caches = [], bounds = [], overlaps = [["a"]]}
+pipeline 5 | | mllm.pipeline @p {edges = [], caches = [], bounds = [], banks = [#mllm.bank<"a", alignment 64 from 1>, #mllm.bank<"a", bytes 1, alignment 64 from 1>]}
 pipeline 3 | | mllm.pipeline @p {edges = [], caches = [#mllm.cache<"d", key "k.{layer}", value "v.{layer}", out "o.{layer}", layers 1>, #mllm.cache<"d", key "k.{layer}", value "w.{layer}", out "p.{layer}", layers 1>], bounds = []}
 """  # noqa: E501
 
@@ -277,6 +279,8 @@ def test_a_generic_form_that_contradicts_itself_is_refused() -> None:
     ("attribute", "message"),
     [
         ('#mllm.blob<"sha256:12", f32, [2]>', "64 hex digits"),
+        ('#mllm.bank<"n", bytes -2, alignment 64 from 1>', "a size of n is negative"),
+        ('#mllm.bank<"n", alignment 0 from 1>', "a size of n is negative"),
         ('#mllm.bound<"n" <= -1>', "0 <= n <= -1"),
         ('#mllm.bound<3 <= "n" <= 2>', "3 <= n <= 2"),
         ('#mllm.bound<"n" <= 4 in [1, 2]>', "n <= 4 in [1, 2]"),

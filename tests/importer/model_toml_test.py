@@ -39,6 +39,16 @@ mels = 80
 window_s = 30
 [generation]
 forced_prompt = [1, 2]
+[memory]
+overlap = [["first", "second"]]
+[[memory.banks]]
+name = "fast"
+bytes = 4096
+least = 1024
+contiguous = true
+[[memory.banks]]
+name = "rest"
+alignment = 262144
 """
 
 
@@ -76,6 +86,9 @@ def test_the_pipeline_has_edges_and_bounds(folder: Path) -> None:
     imported = import_model(write(folder, WHOLE) / "model.toml")
     imported.module.verify()
     text = str(imported.module)
+    assert 'overlaps = [["first", "second"]]' in text
+    fast = '#mllm.bank<"fast", bytes 4096, alignment 64 from 1048576, least 1024, contiguous>'
+    assert f'banks = [{fast}, #mllm.bank<"rest", alignment 262144 from 1048576>]' in text
     assert '#mllm.edge<"second" "features" from "first" "y">' in text
     assert '#mllm.bound<"batch_size" <= 4>' in text
     assert 'mllm.role = "encoder"' in text
@@ -132,6 +145,20 @@ CASES = [
     ("inputs.features", "inputs.feature", "MLC-I023", "did you mean 'features'?"),
     ("second:w", "third:w", "MLC-I023", "text.embedding"),
     ('file = "first.onnx"', 'file = "fist.onnx"', "MLC-I003", "graphs.first.file: error"),
+    ("overlap =", "overlaps =", "MLC-I021", "memory.overlaps: error: unknown key"),
+    ("overlap =", "overlaps =", "MLC-I021", "did you mean 'overlap'?"),
+    ("bytes =", "byte =", "MLC-I021", "memory.banks[0].byte: error: unknown key"),
+    ("bytes =", "byte =", "MLC-I021", "did you mean 'bytes'?"),
+    ("bytes = 4096", "bytes = 0", "MLC-I022", "memory.banks[0].bytes: error: a bank of 0 bytes"),
+    ("least = 1024", "least = -1", "MLC-I022", "memory.banks[0].least: error: -1 bytes"),
+    ("= 262144", "= 100", "MLC-I022", "memory.banks[1].alignment: error: an alignment of 100"),
+    ('name = "rest"', 'name = "a-b"', "MLC-I022", "memory.banks[1].name: error: 'a-b' is no name"),
+    ('name = "rest"', 'name = "Fast"', "MLC-I022", "two banks are named 'Fast'"),
+    ('name = "rest"', 'name = "fast"', "MLC-I022", "two banks are named 'fast'"),
+    ('name = "rest"', 'name = ""', "MLC-I022", "memory.banks[1].name: error: '' is no name"),
+    ('[["first", "second"]]', '[["first", "secnd"]]', "MLC-I023", "did you mean 'second'?"),
+    ('[["first", "second"]]', '[["first"]]', "MLC-I022", "memory.overlap[0]: error: two graphs"),
+    ('[["first", "second"]]', '[["first", "first"]]', "MLC-I022", "each named once"),
     ('"tokenizer.json"', '"tokeniser.json"', "MLC-I003", "text.tokenizer: error"),
 ]
 

@@ -87,9 +87,9 @@ def test_the_checker_refuses_what_a_bank_does_not_allow() -> None:
 
 def test_what_lives_at_the_peak_is_named_the_largest_first() -> None:
     buffers = [Interval("a", 0, 1, 64), Interval("b", 1, 2, 256), Interval("c", 2, 2, 128)]
-    assert arena.peak(buffers) == (2, 384)
+    assert arena.peak(buffers) == ((2,), 384)
     assert [b.name for b in arena.holders(buffers)] == ["b", "c"]
-    assert arena.peak([]) == (0, 0)
+    assert arena.peak([]) == ((0,), 0)
 
 
 @settings(max_examples=200, deadline=None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, TensorType, f32
 from xdsl.ir import SSAValue
+from xdsl.rewriter import Rewriter
 
 from mllm_compiler.backends.c.emit import emit
 from mllm_compiler.backends.c.sdk import CRunner
@@ -14,6 +15,7 @@ from mllm_compiler.dialects import cpu, mllm
 from mllm_compiler.dialects.dims import UNKNOWN, Dim, tensor_of
 from mllm_compiler.dialects.mllm import BinaryKind, EdgeAttr, UnaryKind
 from mllm_compiler.errors import CompileError
+from mllm_compiler.passes.arena import Bank
 from mllm_compiler.passes.graphs import block_of, graphs
 from mllm_compiler.passes.lower_to_cpu import LowerToCpu
 from mllm_compiler.passes.plan_memory import IO_SLOT, SLOT, PlanMemory, plan_module
@@ -222,7 +224,8 @@ def test_a_plan_larger_than_its_memory_is_refused_with_what_holds_the_peak() -> 
     assert (caught.value.code, caught.value.exit_code) == ("MLC-R009", 3)
     text = str(caught.value)
     assert text.startswith("main: ")
-    assert f"takes {3 * BYTES} bytes, there are {3 * BYTES - 1}; the peak is held by this" in text
+    assert f"takes {3 * BYTES} bytes of 'arena', 1 more than there are" in text
+    assert "the peak is held by this" in text
     assert text.count(f"with {BYTES}") == 3
 
 
@@ -239,6 +242,21 @@ def test_large_tensors_start_at_pieces_of_their_own() -> None:
     large = [offset for offset, size in places if size == 2 * BYTES]
     assert large
     assert all(offset % 4096 == 0 for offset in large)
+
+
+def test_what_a_device_reads_lies_in_a_bank_that_it_reaches() -> None:
+    module = chain(4)
+    (first, second) = [op for op in block_of(graphs(module)[0]).ops if op.results][:2]
+    names = {"device": StringAttr("npu"), "callee": SymbolRefAttr("f")}
+    call = cpu.DeviceCallOp.create(
+        operands=[first.results[0]], result_types=[second.results[0].type], properties=names
+    )
+    Rewriter.replace_op(second, call)
+    banks = [Bank(name="host"), Bank(name="shared", contiguous=True)]
+    plan = plan_module(module, banks)
+    assert [len(part.buffers) for part in plan.parts] == [1, 2]
+    assert [p.bank.name for p in plan.parts if p.size == BYTES] == ["host"]
+    assert plan_module(chain(4), banks).parts[1].size == 0
 
 
 def test_an_alignment_that_kernels_cannot_have_is_refused() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mllm_compiler.backends.artifact import CacheNames, Entry, Port, stream_weights
 from mllm_compiler.passes.arena import Interval
@@ -23,6 +23,8 @@ class MemoryPlan:
         buffers: What lies in it; time counts stages of all graphs.
         offsets: Where each lies.
         spans: The first and the last time of each graph.
+        sides: Graphs that may run at the same time: of each overlap, the graphs of each side.
+        banks: Where each bank starts in it and how much of it is used, where the model names banks.
     """
 
     bound: int
@@ -30,6 +32,8 @@ class MemoryPlan:
     buffers: tuple[Interval, ...]
     offsets: tuple[int, ...]
     spans: Mapping[str, tuple[int, int]]
+    sides: Sequence[Sequence[Sequence[str]]] = ()
+    banks: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
 
     @property
     def gap(self) -> float:

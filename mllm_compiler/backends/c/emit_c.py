@@ -93,6 +93,7 @@ def emit_c(module: ModuleOp, name: str = "model") -> CSource:
         "arena_bytes": table.plan.plan,
         "weight_bytes": table.weight_bytes,
         "buffers": _buffers(table.plan),
+        "banks": [(identifier(b).upper(), *at) for b, at in table.plan.banks.items()],
         "caches": caches,
         "key_scales": sum(cache.scales for cache in caches),
         "entries": [_entry(entry, table, prefix) for entry in table.entries],

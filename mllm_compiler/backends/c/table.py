@@ -31,9 +31,9 @@ from mllm_compiler.passes.graphs import (
     role_of,
     symbol_bound,
 )
+from mllm_compiler.passes.named_banks import PLAN, parts_of
 from mllm_compiler.passes.pack_weights import ALIGNMENT, PackedWeight
 from mllm_compiler.passes.plan_memory import (
-    PLAN,
     Planner,
     nbytes,
     port_slot,
@@ -144,6 +144,8 @@ def memory_plan(module: ModuleOp) -> MemoryPlan:
         buffers=tuple(planner.intervals()),
         offsets=tuple(planner.offsets()),
         spans=planner.spans,
+        sides=planner.sides,
+        banks=parts_of(module),
     )
 
 

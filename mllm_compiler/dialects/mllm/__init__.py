@@ -8,6 +8,7 @@ from xdsl.ir import Attribute, Dialect, Operation
 
 from mllm_compiler.dialects.dims import DimsAttr
 from mllm_compiler.dialects.mllm.attention import AttentionInterface, AttentionOp, CrossAttnOp
+from mllm_compiler.dialects.mllm.banks import BankAttr
 from mllm_compiler.dialects.mllm.bounds import BoundAttr, VariantAttr, default_bound
 from mllm_compiler.dialects.mllm.cached_attention import CachedAttentionOp
 from mllm_compiler.dialects.mllm.constants import (
@@ -126,6 +127,7 @@ ATTRIBUTES: list[type[Attribute]] = [
     BlobAttr,
     EdgeAttr,
     CacheAttr,
+    BankAttr,
     BoundAttr,
     VariantAttr,
     *KIND_ATTRS,
@@ -144,6 +146,7 @@ __all__ = [
     "AlibiOp",
     "AttentionInterface",
     "AttentionOp",
+    "BankAttr",
     "BinaryKind",
     "BinaryOp",
     "BlobAttr",

@@ -11,6 +11,7 @@ from xdsl.irdl import (
     ParsePropInAttrDict,
     irdl_attr_definition,
     irdl_op_definition,
+    opt_prop_def,
     param_def,
     prop_def,
     traits_def,
@@ -20,6 +21,7 @@ from xdsl.printer import Printer
 from xdsl.traits import SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from mllm_compiler.dialects.mllm.banks import BankAttr
 from mllm_compiler.dialects.mllm.bounds import BoundAttr
 from mllm_compiler.dialects.mllm.contract import check
 
@@ -133,11 +135,15 @@ class PipelineOp(IRDLOperation):
 
     edges say which input is which output, so that the tensor is one buffer with as many readers as
     there are edges from it; caches say which arguments and results are a cache; bounds give the
-    range of each symbolic dim.
+    range of each symbolic dim. overlaps are graphs of which one may run beside another, by the
+    names that the model gives them; without one, graphs run one after another. banks are the
+    memories that a plan may use, in the order in which they are filled.
 
     C1  no input has two producers.
     C2  no symbol has two bounds.
     C3  no graph has two caches of one name.
+    C4  an overlap names two graphs or more, none of them twice.
+    C5  no two banks have one name.
     """
 
     name = "mllm.pipeline"
@@ -146,6 +152,8 @@ class PipelineOp(IRDLOperation):
     edges = prop_def(ArrayAttr[EdgeAttr])
     caches = prop_def(ArrayAttr[CacheAttr])
     bounds = prop_def(ArrayAttr[BoundAttr])
+    overlaps = opt_prop_def(ArrayAttr[ArrayAttr[StringAttr]])
+    banks = opt_prop_def(ArrayAttr[BankAttr])
 
     irdl_options = (ParsePropInAttrDict(),)
     traits = traits_def(SymbolOpInterface())
@@ -158,13 +166,18 @@ class PipelineOp(IRDLOperation):
         edges: Sequence[EdgeAttr] = (),
         caches: Sequence[CacheAttr] = (),
         bounds: Sequence[BoundAttr] = (),
+        overlaps: Sequence[Sequence[str]] = (),
+        banks: Sequence[BankAttr] = (),
     ) -> None:
+        together = ArrayAttr(ArrayAttr(StringAttr(s) for s in names) for names in overlaps)
         super().__init__(
             properties={
                 "sym_name": StringAttr(name),
                 "edges": ArrayAttr(edges),
                 "caches": ArrayAttr(caches),
                 "bounds": ArrayAttr(bounds),
+                "overlaps": together if overlaps else None,
+                "banks": ArrayAttr(banks) if banks else None,
             }
         )
 
@@ -178,6 +191,11 @@ class PipelineOp(IRDLOperation):
         """The least value of each symbol."""
         return {b.symbol.data: b.min.data for b in self.bounds}
 
+    @property
+    def together(self) -> list[list[str]]:
+        """The graphs of each overlap."""
+        return [[name.data for name in names] for names in self.overlaps or ()]
+
     def verify_(self) -> None:
         """Checks the constraints of the docstring."""
         inputs = [(e.consumer.data, e.input.data) for e in self.edges]
@@ -186,3 +204,7 @@ class PipelineOp(IRDLOperation):
         check(self, 2, len(set(symbols)) == len(symbols), "a symbol has two bounds")
         caches = [(c.graph.data, c.key.data) for c in self.caches]
         check(self, 3, len(set(caches)) == len(caches), "a graph has two caches of one name")
+        apart = all(len(names) == len(set(names)) > 1 for names in self.together)
+        check(self, 4, apart, "an overlap has one graph, or one twice")
+        banks = [b.bank.data for b in self.banks or ()]
+        check(self, 5, len(set(banks)) == len(banks), "two banks have one name")
