@@ -300,4 +300,13 @@ CODES: dict[str, ErrorCode] = {
         "file, while the peer is connected)",
         remedy="Make the pool on `mllm_pool_memfd()`, and share while the peer is connected.",
     ),
+    "MLC-X067": ErrorCode(
+        title="Memory was taken behind the prompt",
+        exit=70,
+        cause="`mllm-run --forbid-allocations` ends the process at the first allocation behind the "
+        "prompt: everything that tokens need is taken before.",
+        example="mllm-run: error: memory was taken behind the prompt [MLC-X067] (report it, or "
+        "leave --forbid-allocations out)",
+        remedy="Report it with the bundle's name; without the option the answer goes on.",
+    ),
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocations.h"
 #include "mllm.h"
 
 enum { EXIT_DONE = 0, EXIT_INPUT = 1, EXIT_USAGE = 2, EXIT_FAULT = 70 };
@@ -14,6 +15,7 @@ static const char usage[] =
     "                [--audio FILE.wav] [--max-new-tokens N] [--temperature T] [--top-p P]\n"
     "                [--seed S] [--speculate lookup|DRAFT] [--drafts N] [--window N]\n"
     "                [--threads N] [--trust FILE] [--allow-unsigned] [--json]\n"
+    "                [--forbid-allocations]\n"
     "       mllm-run --help | --version\n";
 
 typedef struct arguments {
@@ -33,6 +35,7 @@ typedef struct arguments {
   const char *threads;
   int allow_unsigned;
   int json;
+  int forbid;
 } arguments;
 
 /* A bundle that generates. */
@@ -103,6 +106,8 @@ static int read_arguments(int argc, char **argv, arguments *a) {
       a->allow_unsigned = 1;
     } else if (strcmp(argv[i], "--json") == 0) {
       a->json = 1;
+    } else if (strcmp(argv[i], "--forbid-allocations") == 0) {
+      a->forbid = 1;
     } else if (strncmp(argv[i], "--", 2) == 0) {
       const char **value = value_of(a, argv[i]);
       if (value == NULL) return misuse("no such option: ", argv[i]);
@@ -270,7 +275,9 @@ static int answer(run *r, const arguments *a) {
   if (status != MLLM_OK) return fault(&error, a->bundle);
   mllm_piece piece = {0};
   while (piece.token != MLLM_NO_TOKEN) {
+    mllm_allocations_forbid(a->forbid);
     status = mllm_generate_next(r->main.generator, &piece, &error);
+    mllm_allocations_forbid(0);
     if (status != MLLM_OK) return fault(&error, a->bundle);
     if (on_piece(r, &piece) != 0) break;
   }
@@ -294,6 +301,8 @@ int main(int argc, char **argv) {
   uint32_t threads = 0;
   int status = read_arguments(argc, argv, &a);
   if (status == 0) status = read_options(&a, &r.options, &threads);
+  if (status == 0 && a.forbid && !mllm_allocations_are_seen())
+    status = misuse("this build sees no allocations: ", "--forbid-allocations");
   if (status != 0) return status;
   r.json = a.json;
   mllm_error error = {0};

@@ -14,6 +14,7 @@ from PIL import Image
 
 from runtime_stub import Model, library_path, library_version
 from tests.bundle.small_bundle import write_small
+from tests.runtime.library import ROOT
 
 PROMPT = "the meeting is on"
 
@@ -151,3 +152,21 @@ def test_help() -> None:
     done = mllm_run("--help")
     assert done.returncode == 0
     assert done.stdout.startswith(b"usage: mllm-run BUNDLE")
+
+
+def test_no_token_takes_memory(language_bundle: Path, trust: Path, language: Model) -> None:
+    words = ("--trust", trust, "--prompt", PROMPT, "--forbid-allocations", *SAMPLED)
+    for more in ((), ("--json",), ("--speculate", "lookup")):
+        done = mllm_run(language_bundle, *words, *more)
+        assert (done.returncode, b"error" in done.stderr) == (0, False)
+
+
+def test_an_allocation_ends_the_process(tmp_path: Path) -> None:
+    """The guard of --forbid-allocations, in a program that allocates."""
+    program, tools = tmp_path / "late", ROOT / "runtime_stub/tools"
+    sources = [ROOT / "tests/runtime/c/late_allocation.c", tools / "allocations.c"]
+    command = ["cc", "-std=gnu11", "-pthread", f"-I{tools}", *sources, "-o", program]
+    subprocess.run(command, check=True)
+    done = subprocess.run([program, "late"], check=False, capture_output=True)
+    assert (done.returncode, done.stderr.count(b"MLC-X067")) == (70, 1)
+    assert subprocess.run([program, "early"], check=False).returncode == 3

@@ -1,4 +1,4 @@
-"""Conversations that begin alike: what one has read the others take over, and each answers as alone."""
+"""Conversations that begin alike: what one has read others take over, and each answers as alone."""
 
 from __future__ import annotations
 
