@@ -6,8 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike, fsencode
+from typing import Final
 
 from runtime_stub.library import CData, check, failure, ffi, library, new_error
+
+STATES: Final = ("awake", "sleeping", "dropped")
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,11 @@ class PoolStatistics:
         demoted_pages: To 4 bits, so far.
         adopted_tokens: That need not be computed, because another conversation began so.
         forgotten_pages: Of beginnings, so far.
+        spilled_pages: To the pool's file, so far.
+        spilled_bytes: To the pool's file, so far.
+        woken_pages: Of those, so far.
+        dropped_pages: Of conversations that were dropped, so far.
+        asleep_pages: In the file, now.
         published_pages: Of beginnings, now.
         native_pages: Now.
         demoted: Now.
@@ -40,6 +48,11 @@ class PoolStatistics:
     demoted_pages: int
     adopted_tokens: int
     forgotten_pages: int
+    spilled_pages: int
+    spilled_bytes: int
+    woken_pages: int
+    dropped_pages: int
+    asleep_pages: int
     published_pages: int
     native_pages: int
     demoted: int
@@ -94,6 +107,16 @@ class Pool:
         check(library().mllm_cache_restore(self._pool, name, secret, made, error), error)
         return Conversation(made[0], self._cache)
 
+    def spill_to(self, folder: str | PathLike[str] | None, most_bytes: int = 0) -> None:
+        """Gives the pool a file without a name for those that sleep; nothing: none any more.
+
+        Raises:
+            RuntimeFailure: Conversations sleep, or no file can be made there.
+        """
+        error = new_error()
+        name = ffi.NULL if folder is None else ffi.new("char[]", fsencode(folder))
+        check(library().mllm_kv_pool_set_spill(self._pool, name, most_bytes, error), error)
+
     def defragment(self, most_bytes: int) -> int:
         """Moves pages to close gaps, at most so many bytes; the bytes that were moved."""
         return int(library().mllm_kv_defragment_step(self._pool, most_bytes))
@@ -112,6 +135,11 @@ class Pool:
             demoted_pages=found.demoted_pages,
             adopted_tokens=found.adopted_tokens,
             forgotten_pages=found.forgotten_pages,
+            spilled_pages=found.spilled_pages,
+            spilled_bytes=found.spilled_bytes,
+            woken_pages=found.woken_pages,
+            dropped_pages=found.dropped_pages,
+            asleep_pages=found.asleep_pages,
             published_pages=found.published_pages,
             native_pages=found.pages[0],
             demoted=found.pages[1] + found.pages[2],
@@ -159,6 +187,30 @@ class Conversation:
         """
         error, (name, secret) = new_error(), _file(path, key)
         check(library().mllm_cache_save(self._cache, name, secret, error), error)
+
+    def spill(self) -> None:
+        """Sleeps: its pages go to the pool's file, but for those that another conversation has.
+
+        Raises:
+            RuntimeFailure: There is no file, or no room in it; then it stays awake.
+        """
+        error = new_error()
+        check(library().mllm_cache_spill(self._cache, error), error)
+
+    def wake(self) -> None:
+        """Brings its pages back, to the bit.
+
+        Raises:
+            RuntimeFailure: The pool is full, then it sleeps on; or the file was changed, then its
+                tokens are lost and it is dropped.
+        """
+        error = new_error()
+        check(library().mllm_cache_wake(self._cache, error), error)
+
+    @property
+    def state(self) -> str:
+        """What it is: "awake", "sleeping" or "dropped"."""
+        return STATES[int(library().mllm_cache_state_of(self._cache))]
 
     def swap(self, other: Conversation) -> None:
         """Each gets the other's tokens, in one step.

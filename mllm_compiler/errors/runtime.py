@@ -237,6 +237,16 @@ CODES: dict[str, ErrorCode] = {
         "[MLC-X052] (make room, or name another folder)",
         remedy="Make room, or name another folder.",
     ),
+    "MLC-X053": ErrorCode(
+        title="A conversation sleeps, or was dropped",
+        exit=1,
+        cause="Its pages are in the pool's file, or nowhere any more, so that it can neither be "
+        "read nor go on.",
+        example="error: cache 'past' sleeps, with 812 tokens [MLC-X053] (wake it first, or set its "
+        "length to 0)",
+        remedy="Wake it with `mllm_cache_wake`; one that was dropped begins anew when its length "
+        "is set to 0.",
+    ),
     "MLC-X060": ErrorCode(
         title="A pool has no room",
         exit=1,

@@ -24,7 +24,7 @@ void mllm_cache_destroy(mllm_cache *cache);
 /* What create takes for so many tokens. */
 uint64_t mllm_cache_bytes(const mllm_model *model, uint32_t cache, uint32_t max_tokens);
 
-/* ---- Files: a conversation that outlives the process ------------------------------------------ */
+/* ---- Files: a conversation that outlives the process ---------------------------------------- */
 
 enum { MLLM_CACHE_KEY_BYTES = 32 };
 
@@ -48,8 +48,8 @@ mllm_status mllm_kv_pool_destroy(mllm_kv_pool *pool, mllm_error *error);
 /* Like mllm_cache_create, in a pool: no memory is taken before a token is written. */
 mllm_status mllm_cache_create_in(mllm_kv_pool *pool, const mllm_model *model, uint32_t max_tokens,
                                  mllm_cache **made, mllm_error *error);
-/* A conversation as a file has it, to the bit, in pages of the pool. A file that was changed or cut,
- * another key, another model and a full pool are refused; then nothing is taken, *made is NULL. */
+/* A conversation as a file has it, to the bit, in pages of the pool. A file that was changed or
+ * cut, another key, another model, a full pool: refused; then nothing is taken, *made is NULL. */
 mllm_status mllm_cache_restore(mllm_kv_pool *pool, const char *path,
                                const uint8_t key[MLLM_CACHE_KEY_BYTES], mllm_cache **made,
                                mllm_error *error);
@@ -64,6 +64,30 @@ uint32_t mllm_cache_length(const mllm_cache *cache);
 /* Pages that end before the last `recent` tokens fall to 4 bits, but for the first 32 tokens, and
  * are read so from now on. Gives the bytes that came free. */
 uint64_t mllm_cache_demote(mllm_cache *cache, uint32_t recent);
+
+/* ---- Sleep: pages in a file of the pool, until they are needed again ------------------------- */
+
+/* A conversation that sleeps or was dropped is refused by all that reads or appends, until it is
+ * woken, or its length is set to 0: then it is an empty one. */
+typedef enum mllm_cache_state {
+  MLLM_CACHE_AWAKE = 0,
+  MLLM_CACHE_SLEEPING = 1,
+  MLLM_CACHE_DROPPED = 2 /* its tokens are lost */
+} mllm_cache_state;
+
+mllm_cache_state mllm_cache_state_of(const mllm_cache *cache);
+
+/* Gives the pool a file of at most so many bytes, in a folder. It has no name and its key is never
+ * stored, so that it ends with the process. folder NULL: none any more. Refused while conversations
+ * sleep, and where the build has no libcrypto. */
+mllm_status mllm_kv_pool_set_spill(mllm_kv_pool *pool, const char *folder, uint64_t most_bytes,
+                                   mllm_error *error);
+/* Writes the pages that no other conversation has to the pool's file, and gives their memory back
+ * to the pool. Where the disk is full it stays awake, and nothing is lost. */
+mllm_status mllm_cache_spill(mllm_cache *cache, mllm_error *error);
+/* Brings them back, to the bit. Where the pool is full, or the file cannot be read, it sleeps on;
+ * where the file was changed, this conversation is dropped. */
+mllm_status mllm_cache_wake(mllm_cache *cache, mllm_error *error);
 
 enum { MLLM_KV_IDENTITY_BYTES = 32 };
 
@@ -93,6 +117,11 @@ typedef struct mllm_kv_statistics {
   uint64_t demoted_pages; /* so far */
   uint64_t adopted_tokens;  /* so far, that need not be computed */
   uint64_t forgotten_pages; /* so far, of beginnings */
+  uint64_t spilled_pages; /* so far, to the pool's file */
+  uint64_t spilled_bytes;
+  uint64_t woken_pages;   /* so far, of those */
+  uint64_t dropped_pages; /* so far, of conversations that were dropped */
+  uint32_t asleep_pages;  /* now, in the file */
   uint32_t published_pages; /* now */
   uint32_t pages[3];      /* now: native, demoted, demoted but for the first tokens */
   uint32_t shared_pages;  /* that several conversations have */

@@ -146,6 +146,8 @@ mllm_status mllm_k_f32_paged_attention(const mllm_call *call) {
     return MLLM_REJECT(call, "f32_paged_attention: q, y or layer disagree with cache '%s'",
                        cache->info.name);
   }
+  const mllm_status status = mllm_kv_cache_ready(cache, call->error);
+  if (status != MLLM_OK) return status;
   const uint32_t keys = cache->length + cache->pending;
   a.keys = keys;
   a.k = mllm_kv_cache_view(cache, (uint32_t)layer, MLLM_KV_KEY);

@@ -7,6 +7,7 @@
 #include "../src/memory.h"
 #include "../src/status.h"
 #include "prefix.h"
+#include "spill.h"
 
 enum { GRANULES = 64 /* of a native page: what is lost at a page's end is less than this part */ };
 
@@ -72,6 +73,7 @@ mllm_status mllm_kv_pool_make(mllm_kv_pool *pool, const mllm_cache_info *info, u
 }
 
 void mllm_kv_pool_free(mllm_kv_pool *pool) {
+  mllm_kv_spill_free(pool->spill);
   free(pool->memory);
   free(pool->taken);
   free(pool->table);
@@ -151,11 +153,12 @@ mllm_kv_statistics mllm_kv_pool_statistics(const mllm_kv_pool *pool) {
     if (run > longest) longest = run;
   }
   for (uint32_t i = 0; i < pool->numbers; i++) {
-    const mllm_kv_entry *entry = &pool->table[i];
-    found.shared_pages += entry->references > 1 + (entry->stretches > 0 ? 1U : 0U);
+    const bool is_taken = pool->table[i].references > 0;
+    found.shared_pages += is_taken && mllm_kv_page_holders(pool, i) > 1;
   }
   found.room_bytes = (uint64_t)pool->granules * pool->granule_bytes;
   found.largest_free_bytes = (uint64_t)longest * pool->granule_bytes;
   found.caches = pool->caches;
+  found.asleep_pages = pool->spill == NULL ? 0 : pool->spill->used;
   return found;
 }

@@ -13,6 +13,7 @@
 #define MLLM_KV_NO_PAGE 0xFFFFFFFFu
 
 typedef struct mllm_kv_known mllm_kv_known;
+struct mllm_kv_spill;
 
 /* An entry of the page table. */
 typedef struct mllm_kv_entry {
@@ -47,6 +48,7 @@ struct mllm_kv_pool {
   uint32_t *buckets;   /* [n_known] the first of each, and 1; 0: none */
   uint64_t serials;    /* given to stretches so far */
   uint64_t clock;      /* publishing and adopting count it up */
+  struct mllm_kv_spill *spill; /* where pages of conversations that sleep lie; or NULL */
   mllm_kv_statistics counted;
 };
 
@@ -70,6 +72,12 @@ static inline unsigned char *mllm_kv_page_bytes_of(const mllm_kv_pool *pool, uin
 
 static inline bool mllm_kv_is_taken(const mllm_kv_pool *pool, uint32_t granule) {
   return (pool->taken[granule / 64] >> granule % 64 & 1) != 0;
+}
+
+/* Conversations that name a page. */
+static inline uint32_t mllm_kv_page_holders(const mllm_kv_pool *pool, uint32_t page) {
+  const mllm_kv_entry *entry = &pool->table[page];
+  return entry->references - (entry->stretches > 0);
 }
 
 /* Marks granules first.. as taken or free. */

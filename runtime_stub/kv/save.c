@@ -82,6 +82,8 @@ mllm_status mllm_cache_save(const mllm_cache *cache, const char *path,
   mllm_clear(error);
   if (!mllm_crypto_available()) return no_crypto(error);
   const mllm_kv_cache *kv = &cache->kv;
+  mllm_status status = mllm_kv_cache_ready(kv, error);
+  if (status != MLLM_OK) return status;
   unsigned char *bytes = malloc(kv->layout.bytes[MLLM_KV_NATIVE]);
   head h;
   if (bytes == NULL || !describe(cache->model, kv, &h)) {
@@ -89,7 +91,7 @@ mllm_status mllm_cache_save(const mllm_cache *cache, const char *path,
     return no_memory(error);
   }
   mllm_replacing file;
-  mllm_status status = mllm_replace_begin(path, &file, error);
+  status = mllm_replace_begin(path, &file, error);
   if (status == MLLM_OK) {
     status = write_all(&file, kv, &h, key, bytes, error);
     status = mllm_replace_end(&file, status, error);
@@ -188,7 +190,8 @@ mllm_status mllm_cache_restore(mllm_kv_pool *pool, const char *path,
   mllm_kv_cache kv = {0};
   mllm_status status = read_head(file, pool, key, &h, error);
   if (status == MLLM_OK) status = mllm_kv_cache_create_in(&kv, pool, h.capacity, error);
-  const bool fits = h.tokens <= kv.capacity && h.pages == pages_of(h.tokens, pool->info.page_tokens);
+  const bool fits =
+      h.tokens <= kv.capacity && h.pages == pages_of(h.tokens, pool->info.page_tokens);
   if (status == MLLM_OK && !fits) status = is_changed(error);
   if (status == MLLM_OK) status = read_pages(file, &kv, key, &h, error);
   (void)close(file);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "../kv/prefix.h"
+#include "../kv/spill.h"
 #include "cache.h"
 #include "session.h"
 #include "status.h"
@@ -82,9 +83,25 @@ uint64_t mllm_cache_demote(mllm_cache *cache, uint32_t recent) {
   return length > recent ? mllm_kv_cache_demote(&cache->kv, length - recent) : 0;
 }
 
+mllm_cache_state mllm_cache_state_of(const mllm_cache *cache) {
+  return (mllm_cache_state)cache->kv.state;
+}
+
+mllm_status mllm_cache_spill(mllm_cache *cache, mllm_error *error) {
+  mllm_clear(error);
+  return mllm_kv_cache_spill(&cache->kv, error);
+}
+
+mllm_status mllm_cache_wake(mllm_cache *cache, mllm_error *error) {
+  mllm_clear(error);
+  return mllm_kv_cache_wake(&cache->kv, error);
+}
+
 mllm_status mllm_cache_publish(mllm_cache *cache, const uint32_t *ids, uint32_t count,
                                const uint8_t *identity, mllm_error *error) {
   mllm_clear(error);
+  const mllm_status status = mllm_kv_cache_ready(&cache->kv, error);
+  if (status != MLLM_OK) return status;
   if (count > cache->kv.length)
     return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_CACHE,
                      "cache '%s' holds %u tokens, %u cannot become known", cache->kv.info.name,
@@ -97,6 +114,8 @@ mllm_status mllm_cache_adopt(mllm_cache *cache, const uint32_t *ids, uint32_t co
   mllm_clear(error);
   *tokens = 0;
   mllm_kv_cache *kv = &cache->kv;
+  const mllm_status status = mllm_kv_cache_ready(kv, error);
+  if (status != MLLM_OK) return status;
   if (kv->written > 0) /* pages that a caller wrote count too: the table would lose them */
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_CACHE,
                      "cache '%s' holds %u tokens: only an empty one can begin with others'",

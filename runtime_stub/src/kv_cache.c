@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../kv/spill.h"
 #include "status.h"
 
 static mllm_status too_many(const mllm_cache_info *info, uint32_t tokens, mllm_error *error) {
@@ -74,7 +75,7 @@ static void give_back(mllm_kv_cache *cache, uint32_t first) {
 
 void mllm_kv_cache_free(mllm_kv_cache *cache) {
   if (cache->pool != NULL) {
-    give_back(cache, 0);
+    mllm_kv_cache_empty(cache);
     cache->pool->caches--;
   }
   free(cache->blocks);
@@ -89,6 +90,12 @@ uint64_t mllm_kv_cache_bytes(const mllm_kv_cache *cache) {
 }
 
 mllm_status mllm_kv_cache_set_length(mllm_kv_cache *cache, uint32_t length, mllm_error *error) {
+  if (length == 0) {
+    mllm_kv_cache_empty(cache);
+    return MLLM_OK;
+  }
+  const mllm_status status = mllm_kv_cache_ready(cache, error);
+  if (status != MLLM_OK) return status;
   if (length > cache->written) {
     return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_CACHE,
                      "cache '%s' holds %u tokens, its length cannot become %u", cache->info.name,
@@ -99,6 +106,15 @@ mllm_status mllm_kv_cache_set_length(mllm_kv_cache *cache, uint32_t length, mllm
   cache->pending = 0;
   give_back(cache, pages_of(length, cache->layout.page_tokens));
   return MLLM_OK;
+}
+
+mllm_status mllm_kv_cache_ready(const mllm_kv_cache *cache, mllm_error *error) {
+  if (cache->state == MLLM_CACHE_AWAKE) return MLLM_OK;
+  if (cache->state == MLLM_CACHE_SLEEPING)
+    return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ASLEEP,
+                     "cache '%s' sleeps, with %u tokens", cache->info.name, cache->length);
+  return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ASLEEP,
+                   "the tokens of cache '%s' were dropped", cache->info.name);
 }
 
 mllm_kv_page mllm_kv_cache_page(const mllm_kv_cache *cache, uint32_t block) {
@@ -135,6 +151,8 @@ static bool make_writable(mllm_kv_cache *cache, uint32_t block, uint32_t kept) {
 
 mllm_status mllm_kv_cache_reserve(mllm_kv_cache *cache, uint32_t first, uint32_t end,
                                   mllm_error *error) {
+  const mllm_status status = mllm_kv_cache_ready(cache, error);
+  if (status != MLLM_OK) return status;
   const uint32_t page_tokens = cache->layout.page_tokens;
   for (uint32_t block = first / page_tokens; block < pages_of(end, page_tokens); block++) {
     const uint32_t start = block * page_tokens;
@@ -169,6 +187,7 @@ static uint64_t demote(mllm_kv_cache *cache, uint32_t block) {
 
 uint64_t mllm_kv_cache_demote(mllm_kv_cache *cache, uint32_t before) {
   uint64_t bytes = 0;
+  if (cache->state != MLLM_CACHE_AWAKE) return 0;
   const uint32_t limit = before < cache->length ? before : cache->length;
   for (uint32_t block = 0; (block + 1) * cache->layout.page_tokens <= limit; block++) {
     bytes += demote(cache, block);
@@ -188,7 +207,8 @@ mllm_status mllm_kv_cache_fork(const mllm_kv_cache *from, mllm_kv_cache *made, m
                      "cache '%s' has a pool of its own: only those in one pool share pages",
                      from->info.name);
   }
-  const mllm_status status = mllm_kv_cache_create_in(made, from->pool, from->capacity, error);
+  mllm_status status = mllm_kv_cache_ready(from, error);
+  if (status == MLLM_OK) status = mllm_kv_cache_create_in(made, from->pool, from->capacity, error);
   if (status != MLLM_OK) return status;
   for (uint32_t i = 0; i < from->pages && from->blocks[i] != MLLM_KV_NO_PAGE; i++) {
     mllm_kv_page_retain(from->pool, from->blocks[i]);
@@ -252,7 +272,8 @@ mllm_status mllm_kv_cache_write(mllm_kv_cache *cache, uint32_t layer, uint32_t k
 
 mllm_status mllm_kv_cache_read(const mllm_kv_cache *cache, uint32_t layer, uint32_t kind,
                                float *data, uint32_t tokens, mllm_error *error) {
-  mllm_status status = check_slice(cache, layer, kind, tokens, error);
+  mllm_status status = mllm_kv_cache_ready(cache, error);
+  if (status == MLLM_OK) status = check_slice(cache, layer, kind, tokens, error);
   if (status != MLLM_OK) return status;
   if (tokens > cache->written) {
     return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_CACHE,

@@ -21,6 +21,9 @@ typedef struct mllm_kv_cache {
   uint32_t pending; /* tokens that this run has appended */
   uint32_t written; /* tokens up to which the length may be set: written by a run or the caller */
   uint32_t *blocks; /* [pages] of the pool; MLLM_KV_NO_PAGE: not taken yet */
+  uint32_t state;   /* mllm_cache_state */
+  uint32_t *slots;  /* [pages] of one that sleeps: places in the pool's file; see kv/spill.h */
+  uint64_t spilled; /* what its pages there are bound to */
 } mllm_kv_cache;
 
 /* A page of a conversation, to read. */
@@ -65,6 +68,9 @@ mllm_status mllm_kv_cache_fork(const mllm_kv_cache *from, mllm_kv_cache *made, m
 uint64_t mllm_kv_cache_bytes(const mllm_kv_cache *cache);
 
 mllm_status mllm_kv_cache_set_length(mllm_kv_cache *cache, uint32_t length, mllm_error *error);
+
+/* Refuses a conversation that sleeps or was dropped. */
+mllm_status mllm_kv_cache_ready(const mllm_kv_cache *cache, mllm_error *error);
 
 /* The page of a block of the table. */
 mllm_kv_page mllm_kv_cache_page(const mllm_kv_cache *cache, uint32_t block);

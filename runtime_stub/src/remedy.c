@@ -46,6 +46,7 @@ static const remedy remedies[] = {
     {"MLC-X050", "give the file and the key that it was saved with"},
     {"MLC-X051", "restore it with the model that it was saved with"},
     {"MLC-X052", "make room, or name another folder"},
+    {"MLC-X053", "wake it first, or set its length to 0"},
     {"MLC-X060", "make the pool larger, or release buffers: mllm_pool_report names them"},
     {"MLC-X061", "ask for less, or use the anonymous backend without options"},
     {"MLC-X062", "keep a reference while the buffer is used"},

@@ -114,6 +114,8 @@ static mllm_status no_room(const mllm_kv_cache *cache, mllm_error *error) {
 mllm_status mllm_kv_cache_slide(mllm_kv_cache *cache, uint32_t pages,
                                 const mllm_turn_of_keys *turns, mllm_error *error) {
   if (pages == 0) return MLLM_OK;
+  const mllm_status status = mllm_kv_cache_ready(cache, error);
+  if (status != MLLM_OK) return status;
   if (cache->length != cache->written || pages_of(cache) < 2 ||
       pages >= cache->written / cache->layout.page_tokens)
     return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_CACHE,

@@ -5,7 +5,9 @@ What 4 bits make of a row is what the NumPy reference says; everything else is e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -140,3 +142,19 @@ def expected(rows: F32, new: int) -> list[F32]:
         )
         for i in range(LAYERS)
     ]
+
+
+def taken(bench: Bench) -> tuple[int, ...]:
+    found = bench.pool.statistics
+    return found.used_bytes, found.native_pages, found.demoted, found.conversations
+
+
+@contextmanager
+def largest_file(most: int) -> Iterator[None]:
+    """As a full disk: no file gets longer."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

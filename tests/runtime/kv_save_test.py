@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +26,9 @@ from tests.runtime.kv_bench import (
     Talk,
     expected,
     fallen,
+    largest_file,
     rows_of,
+    taken,
 )
 
 KEY = bytes(range(32))
@@ -49,22 +48,6 @@ def restored(bench: Bench, path: Path, talk: Talk) -> Talk:
     made = Talk(bench.pool.restore(path, KEY), talk.rows)
     bench.talks.append(made)
     return made
-
-
-def taken(bench: Bench) -> tuple[int, ...]:
-    found = bench.pool.statistics
-    return found.used_bytes, found.native_pages, found.demoted, found.conversations
-
-
-@contextmanager
-def largest_file(most: int) -> Iterator[None]:
-    """As a full disk: no file gets longer."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_conversation_goes_on_where_it_was_saved(bench: Bench, tmp_path: Path) -> None:
