@@ -1,6 +1,6 @@
 /* mllm_pool.h - one reserved region for all buffers of a process: arenas, caches, media.
  *
- * Buffers of more than 512 KiB are runs of 1 MiB from a buddy allocator, smaller ones come from slabs.
+ * Buffers of more than 512 KiB are runs of whole MiB, as many as are needed; smaller ones come from slabs.
  * From 128 KiB on a buffer is aligned to 256 KiB, below that to 64 bytes. Every function may be called by
  * several threads at a time. A pool takes its tables when it is made; no call after that allocates.
  */
@@ -68,7 +68,8 @@ typedef struct mllm_pool_stretch {
 
 /* domains has a bit for each mllm_memory that the region serves. maintain is NULL where all of them see the
  * same bytes. at is NULL where every domain has the region's own addresses; begin is NULL where accesses are
- * not checked. The pool calls all but reserve and give_back under its lock. */
+ * not checked. drop gives the pages of a part back to the system, to come again as zeros when they are
+ * touched; it is NULL where addresses and memory are one and the same. The pool calls all but reserve and give_back under its lock. */
 typedef struct mllm_pool_backend {
   const char *name;
   void *context;
@@ -81,6 +82,8 @@ typedef struct mllm_pool_backend {
   void *(*at)(void *context, const mllm_pool_region *region, mllm_memory domain, uint64_t offset);
   mllm_status (*begin)(void *context, mllm_pool_region *region, mllm_memory domain,
                        mllm_access access, const mllm_pool_stretch *stretch, mllm_error *error);
+  mllm_status (*drop)(void *context, mllm_pool_region *region, uint64_t offset, uint64_t bytes,
+                      mllm_error *error);
 } mllm_pool_backend;
 
 /* Memory of this process alone. */
@@ -113,12 +116,16 @@ typedef struct mllm_pool_options {
   const mllm_pool_backend *backend;     /* NULL: anonymous; it outlives the pool */
 } mllm_pool_options;
 
-/* Reserves a region; its pages come when they are touched. On failure *pool is NULL. */
+/* Reserves a region; its pages come when they are touched. Where its backend can drop pages and neither huge
+ * pages nor locking are asked for, the region has a quarter more addresses than bytes: a long buffer then
+ * finds room past short ones, and free pages elsewhere go back to the system for it. On failure *pool is
+ * NULL. */
 mllm_status mllm_pool_create(const mllm_pool_options *options, mllm_pool **pool, mllm_error *error);
 /* Gives the region back, buffers or not; mllm_pool_report tells before what is left. */
 void mllm_pool_destroy(mllm_pool *pool);
 
-/* Has the system provide the pages of the first bytes of the region. Buffers keep what they hold. */
+/* Has the system provide the pages of the first bytes of the region, as far as buffers elsewhere leave
+ * memory for them. Buffers keep what they hold. */
 mllm_status mllm_pool_warm(mllm_pool *pool, uint64_t bytes, mllm_error *error);
 
 /* From now on mllm_pool_take is refused and counted (on), or not (off). */
@@ -137,7 +144,7 @@ typedef struct mllm_pool_request {
   const char *owner; /* "session 3" */
 } mllm_pool_request;
 
-/* A buffer with one reference. Bytes are what the memory held before. Without memory *buffer is
+/* A buffer with one reference. Bytes are what the memory held before, or zero. Without memory *buffer is
  * MLLM_NO_BUFFER and nothing has changed. */
 mllm_status mllm_pool_take(mllm_pool *pool, const mllm_pool_request *request, mllm_buffer *buffer,
                            mllm_error *error);
@@ -172,7 +179,7 @@ typedef struct mllm_pool_type_statistics {
 } mllm_pool_type_statistics;
 
 typedef struct mllm_pool_statistics {
-  uint64_t bytes;   /* of the region */
+  uint64_t bytes;   /* of memory */
   uint64_t used;    /* by buffers, as rounded */
   uint64_t peak;
   uint64_t requested;
@@ -183,14 +190,15 @@ typedef struct mllm_pool_statistics {
   uint64_t forbidden; /* requests after mllm_pool_forbid so far */
   uint64_t waiting; /* buffers without references that an inference holds up */
   uint64_t maintained[4]; /* operations so far, by mllm_maintenance */
+  uint64_t dropped; /* bytes so far of free pages that the system got back for others */
   uint32_t refused; /* flags that the system refused */
   mllm_pool_type_statistics types[MLLM_POOL_TYPES];
 } mllm_pool_statistics;
 
 void mllm_pool_statistics_of(mllm_pool *pool, mllm_pool_statistics *statistics);
 
-/* Bytes that are free in blocks of less than the given size, and holes of slabs: what a buffer of that size
- * cannot have. */
+/* Bytes that are free, but not for buffers of the given size: no run of addresses is long enough, or they are
+ * holes of slabs. */
 uint64_t mllm_pool_external_waste(mllm_pool *pool, uint64_t bytes);
 
 typedef struct mllm_pool_left {

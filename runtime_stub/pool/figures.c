@@ -4,24 +4,23 @@
 #include "pool.h"
 
 static uint64_t holes(const mllm_pool *pool) {
-  const uint64_t whole = pool->buddy.units - pool->buddy.free;
-  return whole * MLLM_UNIT_BYTES - pool->statistics.used;
+  return pool->units.runs.used * MLLM_UNIT_BYTES - pool->statistics.used;
 }
 
 void mllm_pool_statistics_of(mllm_pool *pool, mllm_pool_statistics *statistics) {
   (void)pthread_mutex_lock(&pool->lock);
   *statistics = pool->statistics;
   statistics->holes = holes(pool);
-  statistics->largest = mllm_buddy_largest(&pool->buddy) * MLLM_UNIT_BYTES;
+  statistics->largest = mllm_units_longest(&pool->units) * MLLM_UNIT_BYTES;
+  statistics->dropped = pool->units.dropped * MLLM_UNIT_BYTES;
   (void)pthread_mutex_unlock(&pool->lock);
 }
 
 uint64_t mllm_pool_external_waste(mllm_pool *pool, uint64_t bytes) {
   const uint64_t units = (bytes + MLLM_UNIT_BYTES - 1) / MLLM_UNIT_BYTES;
-  const uint32_t count = units > pool->buddy.units ? pool->buddy.units : (uint32_t)units;
+  const uint32_t count = units > UINT32_MAX ? UINT32_MAX : (uint32_t)units;
   (void)pthread_mutex_lock(&pool->lock);
-  const uint64_t found =
-      holes(pool) + mllm_buddy_free_below(&pool->buddy, count) * MLLM_UNIT_BYTES;
+  const uint64_t found = holes(pool) + mllm_units_lost(&pool->units, count) * MLLM_UNIT_BYTES;
   (void)pthread_mutex_unlock(&pool->lock);
   return found;
 }

@@ -5,15 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUFFERS = 65536 };
+enum { DEFAULT_BUFFERS = 65536, SPARE_PART = 4 /* of the bytes, in addresses beyond them */ };
+#define MOST_BYTES ((uint64_t)1 << 40)
 #define NO_RECORD UINT32_MAX
 
-static mllm_status make_tables(mllm_pool *pool, const mllm_pool_options *options, uint32_t units,
+static mllm_status make_tables(mllm_pool *pool, const mllm_pool_options *options,
                                mllm_error *error) {
+  const uint32_t addresses = (uint32_t)(pool->region.bytes / MLLM_UNIT_BYTES);
+  const uint32_t memory = (uint32_t)(pool->statistics.bytes / MLLM_UNIT_BYTES);
   pool->n_records = options->buffers == 0 ? DEFAULT_BUFFERS : options->buffers;
   pool->records = calloc(pool->n_records, sizeof *pool->records);
-  if (pool->records == NULL || !mllm_buddy_make(&pool->buddy, units) ||
-      !mllm_slabs_make(&pool->slabs, units))
+  if (pool->records == NULL || !mllm_slabs_make(&pool->slabs, addresses) ||
+      !mllm_units_make(&pool->units, addresses, memory, &pool->region, &pool->backend))
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for a pool's tables");
   for (uint32_t i = 0; i < pool->n_records; i++)
     pool->records[i].next = i + 1 < pool->n_records ? i + 1 : NO_RECORD;
@@ -21,10 +24,16 @@ static mllm_status make_tables(mllm_pool *pool, const mllm_pool_options *options
   return MLLM_OK;
 }
 
+/* More addresses than bytes, where pages can move to them, let a long run be found among short buffers. */
 static mllm_status reserve(mllm_pool *pool, uint64_t bytes, uint32_t flags, mllm_error *error) {
+  const bool moves = pool->backend.drop != NULL &&
+                     (flags & (MLLM_POOL_HUGE_PAGES | MLLM_POOL_LOCKED)) == 0;
+  const uint64_t spare = moves ? bytes / MLLM_UNIT_BYTES / SPARE_PART * MLLM_UNIT_BYTES : 0;
+  void *context = pool->backend.context;
   pool->region.fd = -1;
-  mllm_status status =
-      pool->backend.reserve(pool->backend.context, bytes, flags, &pool->region, error);
+  mllm_status status = pool->backend.reserve(context, bytes + spare, flags, &pool->region, error);
+  if (status != MLLM_OK && spare > 0)
+    status = pool->backend.reserve(context, bytes, flags, &pool->region, error);
   if (status != MLLM_OK) return status;
   pool->statistics.bytes = bytes;
   pool->statistics.refused = pool->region.refused;
@@ -40,8 +49,7 @@ mllm_status mllm_pool_create(const mllm_pool_options *options, mllm_pool **pool,
   if (options == NULL || pool == NULL)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT, "a pointer is NULL");
   *pool = NULL;
-  const uint64_t most = MLLM_UNIT_BYTES << (MLLM_BUDDY_ORDERS - 1);
-  if (options->bytes == 0 || options->bytes > most || options->buffers == NO_RECORD)
+  if (options->bytes == 0 || options->bytes > MOST_BYTES || options->buffers == NO_RECORD)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_ARGUMENT,
                      "a pool of %llu bytes cannot be", (unsigned long long)options->bytes);
   mllm_pool *made = calloc(1, sizeof *made);
@@ -51,8 +59,8 @@ mllm_status mllm_pool_create(const mllm_pool_options *options, mllm_pool **pool,
   made->backend = options->backend == NULL ? *mllm_pool_anonymous() : *options->backend;
   memcpy(made->watermarks, options->watermarks, sizeof made->watermarks);
   const uint32_t units = (uint32_t)((options->bytes + MLLM_UNIT_BYTES - 1) / MLLM_UNIT_BYTES);
-  mllm_status status = make_tables(made, options, units, error);
-  if (status == MLLM_OK) status = reserve(made, units * MLLM_UNIT_BYTES, options->flags, error);
+  mllm_status status = reserve(made, units * MLLM_UNIT_BYTES, options->flags, error);
+  if (status == MLLM_OK) status = make_tables(made, options, error);
   if (status != MLLM_OK) {
     mllm_pool_destroy(made);
     return status;
@@ -64,7 +72,7 @@ mllm_status mllm_pool_create(const mllm_pool_options *options, mllm_pool **pool,
 void mllm_pool_destroy(mllm_pool *pool) {
   if (pool == NULL) return;
   if (pool->region.base != NULL) pool->backend.give_back(pool->backend.context, &pool->region);
-  mllm_buddy_free(&pool->buddy);
+  mllm_units_free(&pool->units);
   mllm_slabs_free(&pool->slabs);
   free(pool->records);
   (void)pthread_mutex_destroy(&pool->lock);
@@ -73,11 +81,18 @@ void mllm_pool_destroy(mllm_pool *pool) {
 
 mllm_status mllm_pool_warm(mllm_pool *pool, uint64_t bytes, mllm_error *error) {
   mllm_clear(error);
-  if (bytes > pool->region.bytes)
+  if (bytes > pool->statistics.bytes)
     return mllm_fail(error, MLLM_OUT_OF_BOUNDS, MLLM_CODE_ARGUMENT,
-                     "the pool has %llu bytes, not %llu", (unsigned long long)pool->region.bytes,
-                     (unsigned long long)bytes);
-  mllm_region_warm(&pool->region, bytes);
+                     "the pool has %llu bytes, not %llu",
+                     (unsigned long long)pool->statistics.bytes, (unsigned long long)bytes);
+  for (uint64_t at = 0; at < bytes; at += MLLM_UNIT_BYTES) {
+    /* under the lock, so that no unit gives back what it is getting */
+    (void)pthread_mutex_lock(&pool->lock);
+    if (mllm_units_warm(&pool->units, (uint32_t)(at / MLLM_UNIT_BYTES)))
+      mllm_region_warm(&pool->region, at,
+                       bytes - at < MLLM_UNIT_BYTES ? bytes - at : MLLM_UNIT_BYTES);
+    (void)pthread_mutex_unlock(&pool->lock);
+  }
   return MLLM_OK;
 }
 
@@ -107,12 +122,11 @@ static uint64_t place(mllm_pool *pool, uint64_t bytes, uint64_t *rounded) {
   if (bytes <= MLLM_SLAB_MOST) {
     const uint32_t class = mllm_slab_class(&pool->slabs, bytes);
     *rounded = pool->slabs.sizes[class];
-    return mllm_slab_take(&pool->slabs, &pool->buddy, class);
+    return mllm_slab_take(&pool->slabs, &pool->units, class);
   }
-  const uint32_t units =
-      mllm_buddy_round((uint32_t)((bytes + MLLM_UNIT_BYTES - 1) / MLLM_UNIT_BYTES));
+  const uint32_t units = (uint32_t)((bytes + MLLM_UNIT_BYTES - 1) / MLLM_UNIT_BYTES);
   *rounded = units * MLLM_UNIT_BYTES;
-  const uint32_t first = mllm_buddy_take(&pool->buddy, units);
+  const uint32_t first = mllm_units_take(&pool->units, units);
   return first == MLLM_NO_UNIT ? UINT64_MAX : first * MLLM_UNIT_BYTES;
 }
 
@@ -128,7 +142,7 @@ static mllm_status take(mllm_pool *pool, const mllm_pool_request *request, mllm_
   }
   const uint32_t index = pool->unused;
   uint64_t rounded = 0, offset = UINT64_MAX;
-  if (index != NO_RECORD && request->bytes <= pool->region.bytes)
+  if (index != NO_RECORD && request->bytes <= pool->statistics.bytes)
     offset = place(pool, request->bytes, &rounded);
   if (offset == UINT64_MAX) {
     pool->statistics.failed++;
@@ -136,7 +150,7 @@ static mllm_status take(mllm_pool *pool, const mllm_pool_request *request, mllm_
                      "no room for %llu bytes of '%.31s' of %.31s: %llu of %llu are used",
                      (unsigned long long)request->bytes, name, owner,
                      (unsigned long long)pool->statistics.used,
-                     (unsigned long long)pool->region.bytes);
+                     (unsigned long long)pool->statistics.bytes);
   }
   mllm_pool_record *record = &pool->records[index];
   pool->unused = record->next;
@@ -186,10 +200,10 @@ static void give(mllm_pool *pool, uint32_t index) {
   own->requested -= record->requested;
   own->buffers--;
   if (record->rounded <= MLLM_SLAB_MOST)
-    mllm_slab_give(&pool->slabs, &pool->buddy, mllm_slab_class(&pool->slabs, record->rounded),
+    mllm_slab_give(&pool->slabs, &pool->units, mllm_slab_class(&pool->slabs, record->rounded),
                    record->offset);
   else
-    mllm_buddy_give(&pool->buddy, (uint32_t)(record->offset / MLLM_UNIT_BYTES),
+    mllm_units_give(&pool->units, (uint32_t)(record->offset / MLLM_UNIT_BYTES),
                     (uint32_t)(record->rounded / MLLM_UNIT_BYTES));
   record->rounded = 0;
   record->next = pool->unused;

@@ -33,7 +33,7 @@ struct mllm_pool {
   pthread_mutex_t lock;
   mllm_pool_backend backend;
   mllm_pool_region region;
-  mllm_buddy buddy;
+  mllm_units units;
   mllm_slabs slabs;
   mllm_pool_record *records; /* [n_records] */
   uint32_t n_records;
@@ -56,7 +56,7 @@ mllm_status mllm_pool_settle(mllm_pool *pool, mllm_pool_record *record, mllm_err
 mllm_status mllm_region_map(uint64_t bytes, uint32_t flags, int fd, mllm_pool_region *region,
                             mllm_error *error);
 void mllm_region_unmap(void *context, mllm_pool_region *region);
-/* Has the system provide pages. */
-void mllm_region_warm(const mllm_pool_region *region, uint64_t bytes);
+/* Has the system provide the pages of a part. */
+void mllm_region_warm(const mllm_pool_region *region, uint64_t offset, uint64_t bytes);
 
 #endif /* MLLM_POOL_INSIDE_H */

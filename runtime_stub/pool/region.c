@@ -59,13 +59,14 @@ void mllm_region_unmap(void *context, mllm_pool_region *region) {
   *region = (mllm_pool_region){.fd = -1};
 }
 
-void mllm_region_warm(const mllm_pool_region *region, uint64_t bytes) {
+void mllm_region_warm(const mllm_pool_region *region, uint64_t offset, uint64_t bytes) {
+  unsigned char *base = region->base + offset;
 #ifdef MADV_POPULATE_WRITE
-  if (madvise(region->base, bytes, MADV_POPULATE_WRITE) == 0) return;
+  if (madvise(base, bytes, MADV_POPULATE_WRITE) == 0) return;
 #endif
   /* adding nothing has the page provided, and changes no byte that a thread writes meanwhile */
   for (uint64_t i = 0; i < bytes; i += 4096)
-    (void)__atomic_fetch_or(region->base + i, 0, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_or(base + i, 0, __ATOMIC_RELAXED);
 }
 
 static mllm_status reserve_anonymous(void *context, uint64_t bytes, uint32_t flags,
@@ -74,13 +75,22 @@ static mllm_status reserve_anonymous(void *context, uint64_t bytes, uint32_t fla
   return mllm_region_map(bytes, flags, -1, region, error);
 }
 
+static mllm_status drop_anonymous(void *context, mllm_pool_region *region, uint64_t offset,
+                                  uint64_t bytes, mllm_error *error) {
+  (void)context;
+  if (madvise(region->base + offset, bytes, MADV_DONTNEED) == 0) return MLLM_OK;
+  return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_REGION, "pages cannot be given back: %s",
+                   strerror(errno));
+}
+
 #define SEEN_BY_CACHES (1u << MLLM_MEMORY_HOST | 1u << MLLM_MEMORY_NPU_COHERENT)
 
 const mllm_pool_backend *mllm_pool_anonymous(void) {
   static const mllm_pool_backend backend = {.name = "anonymous memory",
                                             .domains = SEEN_BY_CACHES,
                                             .reserve = reserve_anonymous,
-                                            .give_back = mllm_region_unmap};
+                                            .give_back = mllm_region_unmap,
+                                            .drop = drop_anonymous};
   return &backend;
 }
 
@@ -108,10 +118,28 @@ static mllm_status reserve_memfd(void *context, uint64_t bytes, uint32_t flags,
   return status;
 }
 
+static mllm_status drop_memfd(void *context, mllm_pool_region *region, uint64_t offset,
+                              uint64_t bytes, mllm_error *error) {
+  (void)context;
+#ifdef FALLOC_FL_PUNCH_HOLE
+  if (fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                (off_t)bytes) == 0)
+    return MLLM_OK;
+#else
+  (void)region;
+  (void)offset;
+  (void)bytes;
+  errno = ENOSYS;
+#endif
+  return mllm_fail(error, MLLM_UNSUPPORTED, MLLM_CODE_REGION, "pages cannot be given back: %s",
+                   strerror(errno));
+}
+
 const mllm_pool_backend *mllm_pool_memfd(void) {
   static const mllm_pool_backend backend = {.name = "a memory file",
                                             .domains = SEEN_BY_CACHES,
                                             .reserve = reserve_memfd,
-                                            .give_back = mllm_region_unmap};
+                                            .give_back = mllm_region_unmap,
+                                            .drop = drop_memfd};
   return &backend;
 }

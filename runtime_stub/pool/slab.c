@@ -59,9 +59,9 @@ static uint32_t first_clear(const uint64_t *words, uint32_t word) {
   return word * 64 + (uint32_t)__builtin_ctzll(~words[word]);
 }
 
-uint64_t mllm_slab_take(mllm_slabs *slabs, mllm_buddy *buddy, uint32_t class) {
+uint64_t mllm_slab_take(mllm_slabs *slabs, mllm_units *units, uint32_t class) {
   if (slabs->heads[class] == MLLM_NO_UNIT) {
-    const uint32_t unit = mllm_buddy_take(buddy, 1);
+    const uint32_t unit = mllm_units_take(units, 1);
     if (unit == MLLM_NO_UNIT) return UINT64_MAX;
     slabs->slabs[unit] = (mllm_slab){0};
     slabs->held += MLLM_UNIT_BYTES;
@@ -77,7 +77,7 @@ uint64_t mllm_slab_take(mllm_slabs *slabs, mllm_buddy *buddy, uint32_t class) {
   return unit * MLLM_UNIT_BYTES + (uint64_t)piece * slabs->sizes[class];
 }
 
-void mllm_slab_give(mllm_slabs *slabs, mllm_buddy *buddy, uint32_t class, uint64_t offset) {
+void mllm_slab_give(mllm_slabs *slabs, mllm_units *units, uint32_t class, uint64_t offset) {
   const uint32_t unit = (uint32_t)(offset / MLLM_UNIT_BYTES);
   const uint32_t piece = (uint32_t)(offset % MLLM_UNIT_BYTES) / slabs->sizes[class];
   mllm_slab *slab = &slabs->slabs[unit];
@@ -87,5 +87,5 @@ void mllm_slab_give(mllm_slabs *slabs, mllm_buddy *buddy, uint32_t class, uint64
   if (--slab->used > 0) return;
   drop(slabs, class, unit);
   slabs->held -= MLLM_UNIT_BYTES;
-  mllm_buddy_give(buddy, unit, 1);
+  mllm_units_give(units, unit, 1);
 }

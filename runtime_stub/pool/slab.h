@@ -2,7 +2,7 @@
 #ifndef MLLM_SLAB_H
 #define MLLM_SLAB_H
 
-#include "buddy.h"
+#include "units.h"
 
 #define MLLM_SLAB_MOST   ((uint64_t)512 << 10)
 #define MLLM_LARGE_BYTES ((uint64_t)256 << 10) /* alignment from here on */
@@ -32,8 +32,8 @@ void mllm_slabs_free(mllm_slabs *slabs);
 uint32_t mllm_slab_class(const mllm_slabs *slabs, uint64_t bytes);
 
 /* The offset of a piece in the region; UINT64_MAX where there is no memory. */
-uint64_t mllm_slab_take(mllm_slabs *slabs, mllm_buddy *buddy, uint32_t class);
-/* A unit without used pieces goes back to the buddies. */
-void mllm_slab_give(mllm_slabs *slabs, mllm_buddy *buddy, uint32_t class, uint64_t offset);
+uint64_t mllm_slab_take(mllm_slabs *slabs, mllm_units *units, uint32_t class);
+/* A unit without used pieces is given back. */
+void mllm_slab_give(mllm_slabs *slabs, mllm_units *units, uint32_t class, uint64_t offset);
 
 #endif /* MLLM_SLAB_H */

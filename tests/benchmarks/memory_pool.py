@@ -6,9 +6,11 @@ memset of as much fresh memory. `alloc_success` and `external_waste` are of a me
 `pool_replay.c` plays for 10 million steps at 95 % fill, bytes as rounded: it is generated, with a
 fixed seed, from sizes of real buffers. The arenas are the plans of SmolLM2-135M (and the meeting
 model), DINOv2-S and Whisper-base in `docs/figures/memory.json`, a page is that of SmolLM2-135M's
-cache in f16. External waste is what lies in blocks too small for a page, and in holes of slabs,
-as a part of the region; `internal_waste` is what rounding up to powers of two takes, as a part of
-what is used. `refcount_errors` are of 100,000 transfers between four threads
+cache in f16. External waste is what is free but not for a page: runs of addresses too short for
+it, and holes of slabs, as a part of the memory; `internal_waste` is what rounding up takes, as a
+part of what is used, `pages_dropped` what free pages went back to the system so that others could
+come, as a part of what was taken. `..._fixed` are of memory whose pages stay where they are, as
+those of a heap of the kernel do. `refcount_errors` are of 100,000 transfers between four threads
 (`tests/runtime/c/pool_threads_test.c`).
 """
 
@@ -34,14 +36,21 @@ def figures() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         replay = _built(Path(scratch) / "replay", "tests/benchmarks/pool_replay.c")
         threads = _built(Path(scratch) / "threads", "tests/runtime/c/pool_threads_test.c")
-        lines = _said([str(replay), *map(str, (REGION, STEPS, PAGE, *ARENAS))]).splitlines()
+        found = _replayed(replay, 0)
+        fixed = _replayed(replay, library().MLLM_POOL_HUGE_PAGES)
         errors = float(_said([str(threads)]).split()[2])
-    found = {name: float(number) for name, number in (line.split() for line in lines)}
     return found | {
+        "alloc_success_fixed": fixed["alloc_success"],
+        "external_waste_fixed": fixed["external_waste"],
         "refcount_errors": errors,
         "pool_ready_ms": min(_ready() for _ in range(3)) * 1e3,
         "warm_ratio": _warm() / _memset(),
     }
+
+
+def _replayed(program: Path, flags: int) -> dict[str, float]:
+    lines = _said([str(program), *map(str, (REGION, STEPS, flags, PAGE, *ARENAS))]).splitlines()
+    return {name: float(number) for name, number in (line.split() for line in lines)}
 
 
 def _built(path: Path, source: str) -> Path:

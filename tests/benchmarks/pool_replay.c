@@ -1,12 +1,13 @@
 /* pool_replay.c - the memory of a long meeting, replayed on a pool. Prints "name value" lines.
  *
- *   pool_replay REGION_BYTES STEPS PAGE_BYTES ARENA...
+ *   pool_replay REGION_BYTES STEPS FLAGS PAGE_BYTES ARENA...
  *
  * A step takes or releases a buffer. Conversations come with an arena, take a page of cache for each 256 tokens,
  * up to 2,048, and go with all that. Frames, sound, tiles, logits and small tables live for some
- * steps. Nothing is asked for that would bring what is used, as rounded, above 95 % of the region: room is
- * made first by the end of a conversation, and what fails then fails by fragments. Sizes of conversations and
- * media come from xorshift with a fixed seed.
+ * steps. Nothing is asked for that would bring what is used, as rounded, above 95 % of the memory: room is
+ * made first by the end of a conversation, and what fails then fails by fragments. pages_dropped is what
+ * went back to the system for others, as a part of what was taken. Sizes of conversations and media come
+ * from xorshift with a fixed seed.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static mllm_pool *pool;
 static conversation conversations[CONVERSATIONS];
 static mllm_buffer frames[FRAMES], tables[TABLES];
 static uint64_t region, page, arenas[ARENAS], n_arenas;
-static uint64_t steps, most, tried, failed, seed = 88172645463325252u;
+static uint64_t steps, most, tried, failed, given, seed = 88172645463325252u;
 static double waste, worst, fill, samples;
 
 /* xorshift (Marsaglia 2003) */
@@ -64,8 +65,8 @@ static void make_room(void) {
 }
 
 static mllm_buffer take(uint64_t bytes, mllm_pool_type type) {
-  uint64_t rounded = bytes > UNIT / 2 ? UNIT : bytes + bytes / 4;
-  while (rounded < bytes) rounded *= 2;
+  const uint64_t rounded =
+      bytes > UNIT / 2 ? (bytes + UNIT - 1) / UNIT * UNIT : bytes + bytes / 4;
   mllm_pool_statistics now;
   mllm_buffer buffer;
   for (mllm_pool_statistics_of(pool, &now); (double)(now.used + rounded) > 0.95 * (double)region;
@@ -73,7 +74,10 @@ static mllm_buffer take(uint64_t bytes, mllm_pool_type type) {
     make_room();
   const mllm_pool_request request = {.bytes = bytes, .type = type, .name = "replay", .owner = "meeting"};
   tried++;
-  failed += mllm_pool_take(pool, &request, &buffer, NULL) != MLLM_OK;
+  if (mllm_pool_take(pool, &request, &buffer, NULL) == MLLM_OK)
+    given += rounded;
+  else
+    failed++;
   step();
   return buffer;
 }
@@ -115,12 +119,13 @@ static void write_down(void) {
 
 int main(int argc, char **argv) {
   mllm_error error;
-  if (argc < 5 || argc > 4 + ARENAS) return 2;
+  if (argc < 6 || argc > 5 + ARENAS) return 2;
   region = strtoull(argv[1], NULL, 10);
   most = strtoull(argv[2], NULL, 10);
-  page = strtoull(argv[3], NULL, 10);
-  for (int i = 4; i < argc; i++) arenas[n_arenas++] = strtoull(argv[i], NULL, 10);
-  const mllm_pool_options options = {.bytes = region};
+  page = strtoull(argv[4], NULL, 10);
+  for (int i = 5; i < argc; i++) arenas[n_arenas++] = strtoull(argv[i], NULL, 10);
+  const mllm_pool_options options = {.bytes = region,
+                                     .flags = (uint32_t)strtoul(argv[3], NULL, 10)};
   if (mllm_pool_create(&options, &pool, &error) != MLLM_OK) return 1;
   struct timespec from, to;
   (void)clock_gettime(CLOCK_MONOTONIC, &from);
@@ -140,6 +145,7 @@ int main(int argc, char **argv) {
   (void)printf("external_waste %.6f\nexternal_waste_max %.6f\n", waste / samples, worst);
   (void)printf("pool_fill %.6f\n", fill / samples);
   (void)printf("internal_waste %.6f\n", 1 - (double)end.requested / (double)end.used);
+  (void)printf("pages_dropped %.6f\n", (double)end.dropped / (double)given);
   (void)printf("pool_step_us %.4f\n",
                ((double)(to.tv_sec - from.tv_sec) * 1e6 + (double)(to.tv_nsec - from.tv_nsec) / 1e3) /
                    (double)steps);

@@ -1,8 +1,8 @@
 """The pool in C, under sanitizers, and slowly under valgrind and the thread sanitizer.
 
-The programs in `c/pool_*_test.c` hold a shadow model of buffers, all chains of three accesses on
-memory without coherent caches, 100,000 transfers between four threads, a peer that is killed, and a
-stand-in for the kernel's heaps; each says what it checks.
+The programs in `c/pool_*_test.c` hold a shadow model of buffers, pages as the kernel counts them,
+all chains of three accesses on memory without coherent caches, 100,000 transfers between four
+threads, a peer that is killed, and a stand-in for the kernel's heaps; each says what it checks.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tests.runtime.library import ROOT
 
 SOURCES = Path(__file__).parent / "c"
 RUNTIME = ROOT / "runtime_stub"
-PROGRAMS = ("pool_test", "pool_access_test", "pool_threads_test", "pool_share_test",
-            "pool_heap_test")  # fmt: skip
+PROGRAMS = ("pool_test", "pool_pages_test", "pool_access_test", "pool_threads_test",
+            "pool_share_test", "pool_heap_test")  # fmt: skip
 FLAGS = ("-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-D_POSIX_C_SOURCE=200809L")
 VALGRIND = (
     "valgrind",
