@@ -30,7 +30,9 @@ class PoolStatistics:
         spilled_pages: To the pool's file, so far.
         spilled_bytes: To the pool's file, so far.
         woken_pages: Of those, so far.
+        woken_bytes: Of those, so far.
         dropped_pages: Of conversations that were dropped, so far.
+        dropped_bytes: Of conversations that were dropped, so far.
         asleep_pages: In the file, now.
         published_pages: Of beginnings, now.
         native_pages: Now.
@@ -51,7 +53,9 @@ class PoolStatistics:
     spilled_pages: int
     spilled_bytes: int
     woken_pages: int
+    woken_bytes: int
     dropped_pages: int
+    dropped_bytes: int
     asleep_pages: int
     published_pages: int
     native_pages: int
@@ -117,6 +121,39 @@ class Pool:
         name = ffi.NULL if folder is None else ffi.new("char[]", fsencode(folder))
         check(library().mllm_kv_pool_set_spill(self._pool, name, most_bytes, error), error)
 
+    def allow(self, *, demotes: bool = False, drops: bool = False, recent: int = 0) -> None:
+        """What relief may do besides forgetting beginnings and letting conversations sleep.
+
+        Args:
+            demotes: Pages that end before the last `recent` tokens may fall to 4 bits.
+            drops: Conversations of low priority may be lost.
+            recent: Tokens.
+
+        Raises:
+            RuntimeFailure: There is no memory for a page.
+        """
+        error, lib = new_error(), library()
+        what = lib.MLLM_KV_MAY_DEMOTE * demotes | lib.MLLM_KV_MAY_DROP * drops
+        check(lib.mllm_kv_pool_allow(self._pool, what, recent, error), error)
+
+    def relieve(self, room: int, below: int) -> int:
+        """Makes room for so many bytes more; those that came free, all of them or more.
+
+        Args:
+            room: Bytes.
+            below: Only conversations less urgent than this priority give way.
+
+        Raises:
+            RuntimeFailure: Fewer came free.
+        """
+        error, freed = new_error(), ffi.new("uint64_t *")
+        check(library().mllm_kv_pool_relieve(self._pool, room, below, freed, error), error)
+        return int(freed[0])
+
+    def admits(self, tokens: int, priority: int) -> bool:
+        """Whether a new conversation of so many tokens would find room, relief counted."""
+        return bool(library().mllm_kv_pool_admits(self._pool, tokens, priority))
+
     def defragment(self, most_bytes: int) -> int:
         """Moves pages to close gaps, at most so many bytes; the bytes that were moved."""
         return int(library().mllm_kv_defragment_step(self._pool, most_bytes))
@@ -138,7 +175,9 @@ class Pool:
             spilled_pages=found.spilled_pages,
             spilled_bytes=found.spilled_bytes,
             woken_pages=found.woken_pages,
+            woken_bytes=found.woken_bytes,
             dropped_pages=found.dropped_pages,
+            dropped_bytes=found.dropped_bytes,
             asleep_pages=found.asleep_pages,
             published_pages=found.published_pages,
             native_pages=found.pages[0],
@@ -211,6 +250,15 @@ class Conversation:
     def state(self) -> str:
         """What it is: "awake", "sleeping" or "dropped"."""
         return STATES[int(library().mllm_cache_state_of(self._cache))]
+
+    def set_priority(self, priority: int) -> None:
+        """How long it keeps its pages when room is short: 0 high, 1 normal, 2 low.
+
+        Raises:
+            RuntimeFailure: There is no such priority.
+        """
+        error = new_error()
+        check(library().mllm_cache_set_priority(self._cache, priority, error), error)
 
     def swap(self, other: Conversation) -> None:
         """Each gets the other's tokens, in one step.

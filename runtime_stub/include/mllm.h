@@ -213,6 +213,14 @@ mllm_status mllm_run_shapes(mllm_session *session, uint32_t entry, const mllm_te
                             size_t n_inputs, mllm_tensor *outputs, size_t n_outputs,
                             mllm_error *error);
 
+/* Which of two conversations goes first, and how often: one of priority 0 gets two turns for each of
+ * one of priority 1, and four for each of one of priority 2. Room is made the other way round. */
+typedef enum mllm_priority {
+  MLLM_PRIORITY_HIGH = 0,
+  MLLM_PRIORITY_NORMAL = 1,
+  MLLM_PRIORITY_LOW = 2
+} mllm_priority;
+
 /* ---- KV cache ---------------------------------------------------------------------------------- */
 
 typedef enum mllm_kv_kind { MLLM_KV_KEY = 0, MLLM_KV_VALUE = 1 } mllm_kv_kind;

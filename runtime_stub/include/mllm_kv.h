@@ -89,6 +89,35 @@ mllm_status mllm_cache_spill(mllm_cache *cache, mllm_error *error);
  * where the file was changed, this conversation is dropped. */
 mllm_status mllm_cache_wake(mllm_cache *cache, mllm_error *error);
 
+/* ---- Room: what goes first when there is none ----------------------------------------------- */
+
+/* A conversation is of priority MLLM_PRIORITY_NORMAL until it is told otherwise; a fork is of its
+ * origin's. Refuses a number that is no priority. */
+mllm_status mllm_cache_set_priority(mllm_cache *cache, mllm_priority priority, mllm_error *error);
+
+enum {
+  MLLM_KV_MAY_DEMOTE = 1, /* old pages may fall to 4 bits: answers change by what that rounds */
+  MLLM_KV_MAY_DROP = 2    /* conversations of MLLM_PRIORITY_LOW may be lost */
+};
+
+/* What relief may do besides forgetting beginnings and spilling. Pages that end before the last
+ * `recent` tokens of a conversation are old. Takes room for a page where pages may fall. */
+mllm_status mllm_kv_pool_allow(mllm_kv_pool *pool, uint32_t what, uint32_t recent,
+                               mllm_error *error);
+/* Makes room for so many bytes more, in this order: beginnings that nobody has; old pages fall,
+ * where they may, of conversations of low priority, then of normal; conversations sleep, where
+ * the pool has a file, of low priority, then of normal; those of low priority are dropped, where
+ * they may be. Pages that two conversations have stay for both.
+ * Of equals the one that was used longest ago goes first. Touched are only those less urgent than
+ * `below`. *freed is what came free, which is of use where pages of one size fit it: see
+ * mllm_kv_defragment_step. MLLM_OUT_OF_MEMORY where that is less than was asked for; what a disk
+ * refused is told then. */
+mllm_status mllm_kv_pool_relieve(mllm_kv_pool *pool, uint64_t bytes, mllm_priority below,
+                                 uint64_t *freed, mllm_error *error);
+/* 1: so many tokens of a new conversation find room, if need be after relief for its priority and
+ * moves to close gaps. Changes nothing. 0 is an answer before anything was computed. */
+int mllm_kv_pool_admits(const mllm_kv_pool *pool, uint32_t tokens, mllm_priority priority);
+
 enum { MLLM_KV_IDENTITY_BYTES = 32 };
 
 /* Makes the first tokens of a conversation known to the pool: ids[count] are theirs, identity is
@@ -120,7 +149,9 @@ typedef struct mllm_kv_statistics {
   uint64_t spilled_pages; /* so far, to the pool's file */
   uint64_t spilled_bytes;
   uint64_t woken_pages;   /* so far, of those */
+  uint64_t woken_bytes;
   uint64_t dropped_pages; /* so far, of conversations that were dropped */
+  uint64_t dropped_bytes;
   uint32_t asleep_pages;  /* now, in the file */
   uint32_t published_pages; /* now */
   uint32_t pages[3];      /* now: native, demoted, demoted but for the first tokens */

@@ -22,14 +22,6 @@ typedef struct mllm_schedule_options {
   uint32_t prepares;
 } mllm_schedule_options;
 
-/* Which of two conversations goes first, and how often: one of priority 0 gets two turns for each of
- * one of priority 1, and four for each of one of priority 2. */
-typedef enum mllm_priority {
-  MLLM_PRIORITY_HIGH = 0,
-  MLLM_PRIORITY_NORMAL = 1,
-  MLLM_PRIORITY_LOW = 2
-} mllm_priority;
-
 /* What happened: a token of a conversation, its end, or its fault. */
 typedef struct mllm_turn {
   uint32_t conversation; /* MLLM_NO_TOKEN: no conversation is left */

@@ -74,6 +74,7 @@ mllm_status mllm_kv_pool_make(mllm_kv_pool *pool, const mllm_cache_info *info, u
 
 void mllm_kv_pool_free(mllm_kv_pool *pool) {
   mllm_kv_spill_free(pool->spill);
+  free(pool->spare);
   free(pool->memory);
   free(pool->taken);
   free(pool->table);
@@ -142,6 +143,19 @@ void mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page) {
   pool->counted.used_bytes -= (uint64_t)count * pool->granule_bytes;
   entry->next = pool->first_free;
   pool->first_free = page;
+}
+
+void mllm_kv_page_shrink(mllm_kv_pool *pool, uint32_t page, mllm_kv_state state) {
+  mllm_kv_entry *entry = &pool->table[page];
+  const uint32_t count = pool->granules_of[state];
+  const uint32_t less = pool->granules_of[entry->state] - count;
+  const uint32_t first = entry->granule + count;
+  mllm_kv_mark(pool, first, less, false);
+  if (less > 0 && first < pool->lowest) pool->lowest = first;
+  pool->counted.pages[entry->state]--;
+  pool->counted.pages[state]++;
+  pool->counted.used_bytes -= (uint64_t)less * pool->granule_bytes;
+  entry->state = state;
 }
 
 mllm_kv_statistics mllm_kv_pool_statistics(const mllm_kv_pool *pool) {

@@ -42,6 +42,10 @@ struct mllm_kv_pool {
   uint32_t first_free; /* number */
   uint32_t *owners;    /* [granules] room for a plan of moves */
   uint32_t caches;     /* conversations that have pages here */
+  mllm_cache *handles; /* of them, those that a caller has: a list */
+  uint32_t allowed;    /* MLLM_KV_MAY_... */
+  uint32_t recent;     /* tokens of a conversation that relief does not let fall */
+  unsigned char *spare; /* room for a page that falls where it lies; NULL: pages do not */
   struct mllm_kv_known *known; /* [n_known] beginnings; NULL: none was published yet */
   uint32_t n_known;
   uint32_t free_known; /* the first free one, and 1 */
@@ -65,6 +69,9 @@ uint64_t mllm_kv_pool_room(const mllm_kv_layout *layout, uint32_t pages);
 uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state);
 void mllm_kv_page_retain(mllm_kv_pool *pool, uint32_t page);
 void mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page);
+
+/* A page becomes a smaller one where it lies, and of another state. */
+void mllm_kv_page_shrink(mllm_kv_pool *pool, uint32_t page, mllm_kv_state state);
 
 static inline unsigned char *mllm_kv_page_bytes_of(const mllm_kv_pool *pool, uint32_t page) {
   return pool->region + pool->table[page].granule * pool->granule_bytes;

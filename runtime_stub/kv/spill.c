@@ -149,10 +149,11 @@ static mllm_status write_block(mllm_kv_cache *cache, uint32_t block, mllm_error 
                    strerror(errno));
 }
 
-/* What is in memory and in the file too: gives one of them back. */
-static void settle(mllm_kv_cache *cache, bool keeps_file) {
+/* What is in memory and in the file too: gives one of them back. From the last block on, so that
+ * the next page takes the first of the places that come free, which the disk has already given. */
+static void settle(mllm_kv_cache *cache, bool keeps_file, bool is_woken) {
   mllm_kv_pool *pool = cache->pool;
-  for (uint32_t i = 0; i < cache->pages; i++) {
+  for (uint32_t i = cache->pages; i-- > 0;) {
     if (cache->blocks[i] == MLLM_KV_NO_PAGE || cache->slots[i] == MLLM_KV_NO_SLOT) continue;
     const size_t bytes = cache->layout.bytes[pool->spill->slots[cache->slots[i]].head.state];
     if (keeps_file) {
@@ -161,6 +162,8 @@ static void settle(mllm_kv_cache *cache, bool keeps_file) {
       pool->counted.spilled_pages++;
       pool->counted.spilled_bytes += bytes;
     } else {
+      pool->counted.woken_pages += is_woken;
+      pool->counted.woken_bytes += is_woken ? bytes : 0;
       release_slot(pool, cache->slots[i]);
       cache->slots[i] = MLLM_KV_NO_SLOT;
     }
@@ -197,7 +200,7 @@ mllm_status mllm_kv_cache_spill(mllm_kv_cache *cache, mllm_error *error) {
     status = write_block(cache, i, error);
   }
   const bool was_awake = cache->state == MLLM_CACHE_AWAKE;
-  settle(cache, status == MLLM_OK);
+  settle(cache, status == MLLM_OK, false);
   cache->state = MLLM_CACHE_SLEEPING;
   if (status != MLLM_OK && was_awake) wake_up(cache);
   return status;
@@ -235,16 +238,12 @@ static mllm_status read_block(mllm_kv_cache *cache, uint32_t block, bool *is_los
 }
 
 /* Gives back the pages of blocks that have a slot. */
-static uint32_t give_back_read(mllm_kv_cache *cache, bool keeps_memory) {
-  uint32_t count = 0;
+static void give_back_read(mllm_kv_cache *cache) {
   for (uint32_t i = 0; i < cache->pages; i++) {
     if (cache->slots[i] == MLLM_KV_NO_SLOT || cache->blocks[i] == MLLM_KV_NO_PAGE) continue;
-    count++;
-    if (keeps_memory) continue;
     mllm_kv_page_release(cache->pool, cache->blocks[i]);
     cache->blocks[i] = MLLM_KV_NO_PAGE;
   }
-  return count;
 }
 
 mllm_status mllm_kv_cache_wake(mllm_kv_cache *cache, mllm_error *error) {
@@ -255,14 +254,14 @@ mllm_status mllm_kv_cache_wake(mllm_kv_cache *cache, mllm_error *error) {
   for (uint32_t i = 0; status == MLLM_OK && i < cache->pages; i++) {
     if (cache->slots[i] != MLLM_KV_NO_SLOT) status = read_block(cache, i, &is_lost, error);
   }
-  const uint32_t count = give_back_read(cache, status == MLLM_OK);
   if (status == MLLM_OK) {
-    settle(cache, false);
+    settle(cache, false, true);
     wake_up(cache);
-    cache->pool->counted.woken_pages += count;
-  } else if (is_lost) {
-    mllm_kv_cache_drop(cache);
+    cache->used = ++cache->pool->clock;
+    return MLLM_OK;
   }
+  give_back_read(cache);
+  if (is_lost) mllm_kv_cache_drop(cache);
   return status;
 }
 
@@ -279,10 +278,14 @@ void mllm_kv_cache_empty(mllm_kv_cache *cache) {
 
 void mllm_kv_cache_drop(mllm_kv_cache *cache) {
   if (cache->state == MLLM_CACHE_DROPPED) return;
+  mllm_kv_pool *pool = cache->pool;
   for (uint32_t i = 0; i < cache->pages; i++) {
-    const bool has = cache->blocks[i] != MLLM_KV_NO_PAGE ||
-                     (cache->slots != NULL && cache->slots[i] != MLLM_KV_NO_SLOT);
-    cache->pool->counted.dropped_pages += has;
+    const uint32_t page = cache->blocks[i];
+    const uint32_t slot = cache->slots == NULL ? MLLM_KV_NO_SLOT : cache->slots[i];
+    if (page == MLLM_KV_NO_PAGE && slot == MLLM_KV_NO_SLOT) continue;
+    pool->counted.dropped_pages++;
+    pool->counted.dropped_bytes += cache->layout.bytes[
+        page == MLLM_KV_NO_PAGE ? pool->spill->slots[slot].head.state : pool->table[page].state];
   }
   mllm_kv_cache_empty(cache);
   cache->state = MLLM_CACHE_DROPPED;

@@ -24,6 +24,10 @@ mllm_status mllm_cache_hand_out(const mllm_model *model, uint32_t index, mllm_kv
     return no_memory(error);
   }
   *found = (mllm_cache){.model = model, .index = index, .kv = *kv};
+  found->priority = MLLM_PRIORITY_NORMAL;
+  found->next = kv->pool->handles;
+  if (found->next != NULL) found->next->last = found;
+  kv->pool->handles = found;
   *made = found;
   return MLLM_OK;
 }
@@ -57,7 +61,9 @@ mllm_status mllm_cache_fork(const mllm_cache *cache, mllm_cache **made, mllm_err
   mllm_kv_cache kv;
   const mllm_status status = mllm_kv_cache_fork(&cache->kv, &kv, error);
   if (status != MLLM_OK) return status;
-  return mllm_cache_hand_out(cache->model, cache->index, &kv, made, error);
+  const mllm_status handed = mllm_cache_hand_out(cache->model, cache->index, &kv, made, error);
+  if (handed == MLLM_OK) (*made)->priority = cache->priority;
+  return handed;
 }
 
 mllm_status mllm_cache_swap(mllm_cache *a, mllm_cache *b, mllm_error *error) {
@@ -160,6 +166,11 @@ mllm_status mllm_kv_pool_destroy(mllm_kv_pool *pool, mllm_error *error) {
 
 void mllm_cache_destroy(mllm_cache *cache) {
   if (cache == NULL) return;
+  if (cache->next != NULL) cache->next->last = cache->last;
+  if (cache->last != NULL)
+    cache->last->next = cache->next;
+  else
+    cache->kv.pool->handles = cache->next;
   mllm_kv_cache_free(&cache->kv);
   free(cache);
 }

@@ -9,6 +9,9 @@ struct mllm_cache {
   const mllm_model *model;
   uint32_t index;
   mllm_kv_cache kv;
+  mllm_priority priority;
+  mllm_cache *next; /* of the pool's list of handles, and the one before */
+  mllm_cache *last;
 };
 
 /* Gives what was made its handle; frees it where there is no memory for one. */

@@ -32,6 +32,7 @@ mllm_status mllm_kv_cache_create_in(mllm_kv_cache *cache, mllm_kv_pool *pool, ui
   }
   for (uint32_t i = 0; i < cache->pages; i++) cache->blocks[i] = MLLM_KV_NO_PAGE;
   cache->pool = pool;
+  cache->used = ++pool->clock;
   pool->caches++;
   return MLLM_OK;
 }
@@ -154,6 +155,7 @@ mllm_status mllm_kv_cache_reserve(mllm_kv_cache *cache, uint32_t first, uint32_t
   const mllm_status status = mllm_kv_cache_ready(cache, error);
   if (status != MLLM_OK) return status;
   const uint32_t page_tokens = cache->layout.page_tokens;
+  cache->used = ++cache->pool->clock;
   for (uint32_t block = first / page_tokens; block < pages_of(end, page_tokens); block++) {
     const uint32_t start = block * page_tokens;
     const uint32_t written = cache->written > start ? cache->written - start : 0;
@@ -167,12 +169,26 @@ mllm_status mllm_kv_cache_reserve(mllm_kv_cache *cache, uint32_t first, uint32_t
   return MLLM_OK;
 }
 
-/* The page of a block falls to 4 bits, where that can be and there is room for it. */
-static uint64_t demote(mllm_kv_cache *cache, uint32_t block) {
+/* A page that nobody else has falls where it lies. */
+static uint64_t demote_in_place(mllm_kv_pool *pool, uint32_t page, mllm_kv_state to) {
+  unsigned char *bytes = mllm_kv_page_bytes_of(pool, page);
+  const uint64_t before = pool->counted.used_bytes;
+  mllm_kv_demote(&pool->layout, bytes, pool->spare, to);
+  memcpy(bytes, pool->spare, pool->layout.bytes[to]);
+  mllm_kv_page_shrink(pool, page, to);
+  pool->counted.demoted_pages++;
+  return before - pool->counted.used_bytes;
+}
+
+uint64_t mllm_kv_cache_demote_block(mllm_kv_cache *cache, uint32_t block) {
   mllm_kv_pool *pool = cache->pool;
   const uint32_t old = cache->blocks[block];
   const mllm_kv_state to = block == 0 ? MLLM_KV_DEMOTED_SINKS : MLLM_KV_DEMOTED;
+  const uint32_t smaller = pool->granules_of[to];
   if (pool->table[old].state != MLLM_KV_NATIVE) return 0;
+  if (pool->spare != NULL && pool->table[old].references == 1 && smaller > 0 &&
+      smaller <= pool->granules_of[MLLM_KV_NATIVE])
+    return demote_in_place(pool, old, to);
   const uint32_t made = mllm_kv_page_take(pool, to);
   if (made == MLLM_KV_NO_PAGE) return 0;
   const unsigned char *from = mllm_kv_page_bytes_of(pool, old);
@@ -190,7 +206,7 @@ uint64_t mllm_kv_cache_demote(mllm_kv_cache *cache, uint32_t before) {
   if (cache->state != MLLM_CACHE_AWAKE) return 0;
   const uint32_t limit = before < cache->length ? before : cache->length;
   for (uint32_t block = 0; (block + 1) * cache->layout.page_tokens <= limit; block++) {
-    bytes += demote(cache, block);
+    bytes += mllm_kv_cache_demote_block(cache, block);
   }
   return bytes;
 }

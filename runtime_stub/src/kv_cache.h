@@ -20,6 +20,7 @@ typedef struct mllm_kv_cache {
   uint32_t length;  /* tokens that earlier runs wrote */
   uint32_t pending; /* tokens that this run has appended */
   uint32_t written; /* tokens up to which the length may be set: written by a run or the caller */
+  uint64_t used;    /* when it last appended or woke, by the pool's clock */
   uint32_t *blocks; /* [pages] of the pool; MLLM_KV_NO_PAGE: not taken yet */
   uint32_t state;   /* mllm_cache_state */
   uint32_t *slots;  /* [pages] of one that sleeps: places in the pool's file; see kv/spill.h */
@@ -63,6 +64,8 @@ mllm_status mllm_kv_cache_reserve(mllm_kv_cache *cache, uint32_t first, uint32_t
 void mllm_kv_cache_settle(mllm_kv_cache *cache);
 /* Pages wholly before a token fall to 4 bits; gives the bytes that this gave back. */
 uint64_t mllm_kv_cache_demote(mllm_kv_cache *cache, uint32_t before);
+/* The same of one page, which is native or has fallen already. */
+uint64_t mllm_kv_cache_demote_block(mllm_kv_cache *cache, uint32_t block);
 /* A copy shares all pages. */
 mllm_status mllm_kv_cache_fork(const mllm_kv_cache *from, mllm_kv_cache *made, mllm_error *error);
 uint64_t mllm_kv_cache_bytes(const mllm_kv_cache *cache);

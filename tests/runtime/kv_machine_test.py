@@ -8,7 +8,15 @@ from contextlib import suppress
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    MultipleResults,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    multiple,
+    rule,
+)
 
 from tests.runtime.kv_bench import (
     MOST,
@@ -44,6 +52,10 @@ class Conversations(RuleBasedStateMachine):
         self.bench = Bench()
         self.known: list[tuple[bytes, tuple[int, ...]]] = []
 
+    def is_awake(self, talk: Talk) -> bool:
+        """Whether it can be read and go on."""
+        return talk.cache.state == "awake"
+
     @rule(target=talks)
     def start(self) -> Talk:
         return self.bench.start()
@@ -66,14 +78,16 @@ class Conversations(RuleBasedStateMachine):
             np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
 
     @rule(target=talks, talk=talks)
-    def fork(self, talk: Talk) -> Talk:
+    def fork(self, talk: Talk) -> Talk | MultipleResults[Talk]:
+        if not self.is_awake(talk):
+            return multiple()
         made = Talk(talk.cache.fork(), talk.rows.copy(), {*talk.four}, [*talk.ids], talk.fell)
         self.bench.talks.append(made)
         return made
 
     @rule(talk=talks, share=st.floats(0, 1))
     def rewind(self, talk: Talk, share: float) -> None:
-        length = int(share * talk.rows.shape[1])
+        length = int(share * talk.rows.shape[1]) if self.is_awake(talk) else 0
         talk.cache.rewind(length)
         talk.rows, talk.ids = talk.rows[:, :length], talk.ids[:length]
         talk.four -= {*range(-(-length // PAGE), MOST)}
@@ -89,6 +103,12 @@ class Conversations(RuleBasedStateMachine):
     def demote(self, talk: Talk, recent: int) -> None:
         """Pages fall, but for those that there is no room for."""
         talk.cache.demote(recent)
+        self.fell(talk, recent)
+
+    def fell(self, talk: Talk, recent: int) -> None:
+        """Finds the old pages that fell."""
+        if not self.is_awake(talk):
+            return
         held = self.bench.held(talk)
         for page in {*range((talk.rows.shape[1] - recent) // PAGE)} - talk.four:
             at, fell = slice(page * PAGE, (page + 1) * PAGE), fallen(talk.rows, page, page + 1)
@@ -99,7 +119,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(talk=talks, who=st.sampled_from([b"", b"image"]))
     def publish(self, talk: Talk, who: bytes) -> None:
-        if not talk.fell:
+        if not talk.fell and self.is_awake(talk):
             talk.cache.publish(talk.ids, who)
             self.known.append((who, tuple(talk.ids)))
 
@@ -129,6 +149,8 @@ class Conversations(RuleBasedStateMachine):
     def holds_what_was_said(self) -> None:
         for talk in self.bench.talks:
             assert talk.cache.length == talk.rows.shape[1]
+            if not self.is_awake(talk):
+                continue
             np.testing.assert_array_equal(self.bench.held(talk), talk.rows)
         found = self.bench.pool.statistics
         assert found.used_bytes <= found.room_bytes

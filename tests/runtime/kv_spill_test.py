@@ -197,3 +197,21 @@ def test_a_damaged_file_loses_one_conversation(sleepy: Bench, tmp_path: Path, ho
     talk.rows = talk.rows[:, :0]
     sleepy.append(talk, rows_of(70, 6))
     np.testing.assert_array_equal(sleepy.held(talk), talk.rows)
+
+
+def test_what_4_bits_made_is_remembered(sleepy: Bench, tmp_path: Path) -> None:
+    """A page that is native again looks exact and is not, also after a sleep and from a file."""
+    talk = sleepy.start()
+    sleepy.append(talk, rows_of(PAGE, 1))
+    talk.cache.demote(0)
+    talk.cache.rewind(PAGE - 1)
+    talk.rows = fallen(talk.rows, 0, 1)[:, : PAGE - 1]
+    sleepy.append(talk, rows_of(1, 2))
+    talk.cache.save(tmp_path / "talk.kv", bytes(32))
+    talk.cache.spill()
+    talk.cache.wake()
+    made = sleepy.pool.restore(tmp_path / "talk.kv", bytes(32))
+    for cache in (talk.cache, made):
+        cache.publish([7] * PAGE)
+    assert sleepy.start().cache.adopt([7] * PAGE) == 0
+    made.close()
