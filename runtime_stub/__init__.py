@@ -9,6 +9,7 @@ A thin binding (cffi, ABI mode) over `libmllm`; it never imports the compiler.
 
 from runtime_stub.devices import Device
 from runtime_stub.failure import RuntimeFailure
+from runtime_stub.frames import Frame
 from runtime_stub.generation import Piece, Statistics
 from runtime_stub.library import library_path, library_version
 from runtime_stub.model import Counters, Entry, Model, TensorInfo
@@ -17,6 +18,7 @@ __all__ = [
     "Counters",
     "Device",
     "Entry",
+    "Frame",
     "Model",
     "Piece",
     "RuntimeFailure",

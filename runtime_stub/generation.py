@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from runtime_stub.frames import Frame
 from runtime_stub.library import CData, bytes_of, check, failure, ffi, library, new_error
 
 NO_TOKEN: Final = 0xFFFFFFFF
@@ -81,7 +82,7 @@ class Request:
     Attributes:
         prompt: The text; None: the bundle's own.
         system: The system prompt; None: the template's own.
-        image: Pixels, uint8 [height, width, 3].
+        image: Pixels, uint8 [height, width, 3], or a frame of a camera.
         audio: Mono samples in -1..1.
         rate: Samples a second.
         max_new_tokens: 0: as the bundle says.
@@ -97,7 +98,7 @@ class Request:
 
     prompt: str | None = None
     system: str | None = None
-    image: npt.NDArray[np.uint8] | None = None
+    image: npt.NDArray[np.uint8] | Frame | None = None
     audio: npt.NDArray[np.float32] | None = None
     rate: int = 16000
     max_new_tokens: int = 0
@@ -202,7 +203,11 @@ def c_prompt(request: Request) -> tuple[CData, list[object]]:
             raw = ffi.new("char[]", bytes_of(text.replace("\0", "\ufffd")))
             setattr(prompt, name, raw)
             kept.append(raw)
-    if request.image is not None:
+    if isinstance(request.image, Frame):
+        frame = request.image.in_c()
+        prompt.frame = frame
+        kept += [frame, request.image]
+    elif request.image is not None:
         pixels = np.ascontiguousarray(request.image)
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3:
             raise failure("MLC-X023", "the image is not uint8 [height, width, 3]")

@@ -17,7 +17,7 @@ CData: TypeAlias = Any
 """A C value; cffi gives it no better type."""
 
 LIBRARY: Final = "libmllm.so"
-PARTS: Final = ("", "_pool", "_devices", "_kv", "_schedule")
+PARTS: Final = ("_frame", "", "_pool", "_devices", "_kv", "_schedule")
 HEADERS: Final = tuple(f"include/mllm{part}.h" for part in PARTS)
 VARIABLE: Final = "MLLM_LIBRARY"
 """The environment variable that names another build of the library."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from runtime_stub import generation
 from runtime_stub.caches import CacheNames, read_present, write_past
 from runtime_stub.devices import Device
+from runtime_stub.frames import Frame
 from runtime_stub.generation import Piece, Request, Statistics
 from runtime_stub.handles import ALLOW_UNSIGNED, ALREADY_VERIFIED, Handles
 from runtime_stub.library import (
@@ -171,7 +172,7 @@ class Model:
         self,
         prompt: str | None = None,
         *,
-        image: npt.NDArray[np.uint8] | None = None,
+        image: npt.NDArray[np.uint8] | Frame | None = None,
         audio: npt.NDArray[np.float32] | None = None,
         rate: int = 16000,
         system: str | None = None,

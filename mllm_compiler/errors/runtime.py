@@ -94,10 +94,13 @@ CODES: dict[str, ErrorCode] = {
     "MLC-X023": ErrorCode(
         title="The picture cannot be read",
         exit=1,
-        cause="The file is no picture of a kind that is read, or it is damaged.",
+        cause="The file is no picture of a kind that is read, or it is damaged; or the planes, "
+        "strides and sizes of a camera's frame do not fit together: an NV12 frame has even sides, "
+        "luma, and chroma at half of both sizes, and no stride is shorter than a row.",
         example="notes.txt: error: not a picture that can be read [MLC-X023] (give a PNG, JPEG or "
         "PPM picture)",
-        remedy="Give a PNG, JPEG or PPM picture; `mllm-run` reads PPM (P6) and uint8 npy alone.",
+        remedy="Give a PNG, JPEG or PPM picture, or correct the frame; `mllm-run` reads PPM (P6) "
+        "and uint8 npy alone.",
     ),
     "MLC-X024": ErrorCode(
         title="The sound cannot be read",

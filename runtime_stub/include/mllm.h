@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "mllm_frame.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -140,10 +141,7 @@ typedef struct mllm_entry_info {
   int32_t cache; /* index of its KV cache; -1: none */
 } mllm_entry_info;
 
-typedef struct mllm_symbol_info {
-  const char *name;
-  int64_t max;
-} mllm_symbol_info;
+typedef struct mllm_symbol_info { const char *name; int64_t max; } mllm_symbol_info;
 
 typedef struct mllm_cache_info {
   const char *name;
@@ -249,9 +247,8 @@ mllm_status mllm_session_cache_read(const mllm_session *session, uint32_t cache,
 
 typedef struct mllm_bundle mllm_bundle;
 
-typedef struct mllm_key {
-  uint8_t bytes[32]; /* an Ed25519 public key */
-} mllm_key;
+/* An Ed25519 public key. */
+typedef struct mllm_key { uint8_t bytes[32]; } mllm_key;
 
 enum {
   MLLM_ALLOW_UNSIGNED = 1,   /* no signature, or an unknown signer, is accepted */
@@ -294,7 +291,7 @@ mllm_status mllm_generator_create(const mllm_bundle *bundle, const mllm_model *m
                                   mllm_error *error);
 void mllm_generator_destroy(mllm_generator *generator);
 
-/* What goes in; unused parts are NULL. */
+/* What goes in; unused parts are NULL. What is pointed to stays until the prompt is read. */
 typedef struct mllm_prompt {
   const char *text;      /* UTF-8; NULL: the bundle's own prompt, else "" */
   const char *system;    /* NULL: the template's own */
@@ -304,6 +301,7 @@ typedef struct mllm_prompt {
   const float *samples;  /* sound: mono, -1..1 */
   size_t n_samples;
   uint32_t rate;         /* samples per second */
+  const mllm_frame *frame; /* an image in the place of rgb */
 } mllm_prompt;
 
 typedef struct mllm_generate_options {

@@ -91,12 +91,10 @@ static mllm_status describe_features(mllm_generator *g, mllm_error *error) {
 }
 
 static mllm_status encode_image(mllm_generator *g, const mllm_prompt *prompt, mllm_error *error) {
-  const mllm_image image = {prompt->rgb, prompt->width, prompt->height};
-  if (image.width == 0 || image.height == 0 || image.width > MLLM_IMAGE_SIDE ||
-      image.height > MLLM_IMAGE_SIDE)
-    return refuse(error, "the image's size is out of range");
   const mllm_image_config *c = &g->config.image;
-  mllm_status status = mllm_image_prepare(&image, c, g->media, error);
+  mllm_frame frame;
+  mllm_status status = mllm_frame_of(prompt, &frame, error);
+  if (status == MLLM_OK) status = mllm_image_prepare(&frame, c, g->media, error);
   if (status != MLLM_OK) return status;
   g->source = (mllm_tensor){.data = g->media,
                             .bytes = (size_t)3 * c->width * c->height * sizeof(float),
@@ -135,12 +133,13 @@ mllm_status mllm_encode_media(mllm_generator *g, const mllm_prompt *prompt, mllm
   if (g->from_sound && prompt->samples == NULL)
     return refuse(error, "the model listens: give it sound");
   if (!g->from_sound && prompt->samples != NULL) return refuse(error, "the model takes no sound");
-  if (g->from_sound && prompt->rgb != NULL) return refuse(error, "the model takes no image");
+  const bool shows = mllm_shows(prompt);
+  if (g->from_sound && shows) return refuse(error, "the model takes no image");
   const bool attends = g->prompt.reads_features && g->encoder != MLLM_NO_TOKEN && !g->from_sound;
   const bool places = g->embed != MLLM_NO_TOKEN && g->encoder != MLLM_NO_TOKEN;
-  if (prompt->rgb != NULL && !attends && !places) return refuse(error, "the model takes no image");
-  if (prompt->rgb == NULL && attends)
+  if (shows && !attends && !places) return refuse(error, "the model takes no image");
+  if (!shows && attends)
     return refuse(error, "the model attends to an image: give it one");
-  if (prompt->rgb != NULL) return encode_image(g, prompt, error);
+  if (shows) return encode_image(g, prompt, error);
   return g->from_sound ? encode_sound(g, prompt, error) : MLLM_OK;
 }

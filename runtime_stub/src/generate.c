@@ -42,7 +42,7 @@ mllm_status mllm_generate_prepare(mllm_generator *g, const mllm_prompt *prompt,
   const uint64_t before = copied(g);
   mllm_status status = mllm_encode_media(g, prompt, error);
   const double encoded = now();
-  const bool has_rows = prompt->rgb != NULL && !g->prompt.reads_features;
+  const bool has_rows = mllm_shows(prompt) && !g->prompt.reads_features;
   if (status == MLLM_OK) status = mllm_prompt_ids(g, prompt, has_rows, error);
   const double placing = now();
   if (status == MLLM_OK) status = mllm_place_features(g, error);

@@ -15,11 +15,12 @@ static uint32_t unit_of(const mllm_generator *g) {
 
 void mllm_reuse_identify(mllm_generator *g, const mllm_prompt *prompt) {
   if (g->cache == NULL || !g->reuses) return;
-  const size_t bytes = (size_t)3 * prompt->width * prompt->height;
+  const mllm_image_config *c = &g->config.image;
+  const size_t bytes = (size_t)3 * c->width * c->height * sizeof *g->media;
   const uint32_t unit = unit_of(g);
   g->reuses = unit > 0 && g->n_ids > unit;
-  if (!g->reuses || prompt->rgb == NULL) return;
-  g->reuses = mllm_sha256(prompt->rgb, bytes, g->identity);
+  if (!g->reuses || !mllm_shows(prompt)) return;
+  g->reuses = mllm_sha256(g->media, bytes, g->identity); /* which is what the encoder saw */
 }
 
 mllm_status mllm_reuse_begin(mllm_generator *g, mllm_error *error) {

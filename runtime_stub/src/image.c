@@ -80,58 +80,57 @@ static uint8_t sample(const filter *f, uint32_t out, const uint8_t *from, size_t
   return clip(sum);
 }
 
-mllm_status mllm_image_resize(const mllm_image *image, uint32_t width, uint32_t height,
-                              uint8_t *rgb, mllm_error *error) {
-  filter across = {0}, down = {0};
-  const size_t row = (size_t)width * 3;
-  uint8_t *narrowed = malloc(row * image->height);
-  const bool good = narrowed != NULL && filter_make(&across, image->width, width) &&
-                    filter_make(&down, image->height, height);
-  for (uint32_t y = 0; good && y < image->height; y++)
-    for (size_t x = 0; x < row; x++)
-      narrowed[y * row + x] =
-          sample(&across, (uint32_t)(x / 3), image->rgb + (size_t)y * image->width * 3 + x % 3, 3);
-  for (uint32_t y = 0; good && y < height; y++)
-    for (size_t x = 0; x < row; x++) rgb[y * row + x] = sample(&down, y, narrowed + x, row);
+/* Every row as wide as it will be: [height, width, 3], owned by the caller; NULL without memory. */
+static uint8_t *narrowed(const mllm_frame *frame, uint32_t width) {
+  filter across = {0};
+  const size_t bytes = (size_t)width * 3;
+  uint8_t *made = malloc(bytes * frame->height), *row = malloc((size_t)frame->width * 3);
+  const bool good = made != NULL && row != NULL && filter_make(&across, frame->width, width);
+  for (uint32_t y = 0; good && y < frame->height; y++) {
+    const uint8_t *from = mllm_frame_row(frame, y, row);
+    for (size_t x = 0; x < bytes; x++)
+      made[y * bytes + x] = sample(&across, (uint32_t)(x / 3), from + x % 3, 3);
+  }
   filter_free(&across);
-  filter_free(&down);
-  free(narrowed);
-  if (good) return MLLM_OK;
-  return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory to resize an image");
+  free(row);
+  if (good) return made;
+  free(made);
+  return NULL;
 }
 
 /* The size before cropping: both sides at least what is asked for. */
-static void covering(const mllm_image *image, const mllm_image_config *config, uint32_t *width,
+static void covering(const mllm_frame *frame, const mllm_image_config *config, uint32_t *width,
                      uint32_t *height) {
   *width = config->width;
   *height = config->height;
   if (config->fit == MLLM_FIT_STRETCH) return;
-  const uint64_t by_width = (uint64_t)image->height * config->width / image->width;
+  const uint64_t by_width = (uint64_t)frame->height * config->width / frame->width;
   if (by_width >= config->height) {
     *height = (uint32_t)by_width;
     return;
   }
-  *width = (uint32_t)((uint64_t)image->width * config->height / image->height);
+  *width = (uint32_t)((uint64_t)frame->width * config->height / frame->height);
 }
 
-mllm_status mllm_image_prepare(const mllm_image *image, const mllm_image_config *config,
+mllm_status mllm_image_prepare(const mllm_frame *frame, const mllm_image_config *config,
                                float *pixels, mllm_error *error) {
   uint32_t width, height;
-  covering(image, config, &width, &height);
+  covering(frame, config, &width, &height);
   if (width > MLLM_IMAGE_SIDE || height > MLLM_IMAGE_SIDE)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_IMAGE, "the image is too narrow");
-  uint8_t *rgb = malloc((size_t)width * height * 3);
-  if (rgb == NULL)
-    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for an image");
-  const mllm_status status = mllm_image_resize(image, width, height, rgb, error);
-  const size_t left = (width - config->width) / 2, top = (height - config->height) / 2;
-  const size_t plane = (size_t)config->width * config->height;
-  for (size_t c = 0; status == MLLM_OK && c < 3; c++)
-    for (size_t i = 0; i < plane; i++) {
-      const size_t y = top + i / config->width, x = left + i % config->width;
-      const float value = (float)rgb[(y * width + x) * 3 + c] / 255.0f;
-      pixels[c * plane + i] = (value - config->mean[c]) / config->std[c];
-    }
-  free(rgb);
-  return status;
+  filter down = {0};
+  uint8_t *rows = narrowed(frame, width);
+  const bool good = rows != NULL && filter_make(&down, frame->height, height);
+  const uint32_t left = (width - config->width) / 2, top = (height - config->height) / 2;
+  for (uint32_t c = 0; good && c < 3; c++)
+    for (uint32_t y = 0; y < config->height; y++)
+      for (uint32_t x = 0; x < config->width; x++) {
+        const uint8_t *column = rows + (size_t)(left + x) * 3 + c;
+        const float value = (float)sample(&down, top + y, column, (size_t)width * 3) / 255.0f;
+        *pixels++ = (value - config->mean[c]) / config->std[c];
+      }
+  filter_free(&down);
+  free(rows);
+  if (good) return MLLM_OK;
+  return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory for an image");
 }

@@ -25,14 +25,14 @@ static uint32_t ppm_number(const uint8_t *bytes, size_t size, size_t *at) {
 }
 
 static mllm_status take(const uint8_t *bytes, size_t size, size_t at, uint32_t width,
-                        uint32_t height, mllm_image *image, mllm_error *error) {
+                        uint32_t height, mllm_frame *image, mllm_error *error) {
   if (at > size || (size_t)width * height * 3 > size - at)
     return refuse(error, "the image file ends inside its pixels");
-  *image = (mllm_image){bytes + at, width, height};
+  *image = mllm_frame_rgb(bytes + at, width, height);
   return MLLM_OK;
 }
 
-static mllm_status parse_ppm(const uint8_t *bytes, size_t size, mllm_image *image,
+static mllm_status parse_ppm(const uint8_t *bytes, size_t size, mllm_frame *image,
                              mllm_error *error) {
   size_t at = 2;
   const uint32_t width = ppm_number(bytes, size, &at), height = ppm_number(bytes, size, &at);
@@ -52,7 +52,7 @@ static const char *npy_value(const char *header, const char *key) {
   return found;
 }
 
-static mllm_status parse_npy(const uint8_t *bytes, size_t size, mllm_image *image,
+static mllm_status parse_npy(const uint8_t *bytes, size_t size, mllm_frame *image,
                              mllm_error *error) {
   char header[512];
   if (size < 12) return refuse(error, "the npy file ends inside its header");
@@ -78,7 +78,7 @@ static mllm_status parse_npy(const uint8_t *bytes, size_t size, mllm_image *imag
   return take(bytes, size, start + length, width, height, image, error);
 }
 
-mllm_status mllm_image_parse(const uint8_t *bytes, size_t size, mllm_image *image,
+mllm_status mllm_image_parse(const uint8_t *bytes, size_t size, mllm_frame *image,
                              mllm_error *error) {
   if (size > 2 && bytes[0] == 'P' && bytes[1] == '6') return parse_ppm(bytes, size, image, error);
   if (size > 6 && memcmp(bytes, "\x93NUMPY", 6) == 0) return parse_npy(bytes, size, image, error);

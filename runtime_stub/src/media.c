@@ -41,10 +41,10 @@ mllm_status mllm_media_open_image(const char *path, mllm_prompt *prompt, mllm_me
                                   mllm_error *error) {
   mllm_status status = open_file(path, media, error);
   if (status != MLLM_OK) return status;
-  mllm_image image;
+  mllm_frame image;
   status = mllm_image_parse((*media)->file.bytes, (*media)->file.size, &image, error);
   if (status == MLLM_OK) {
-    prompt->rgb = image.rgb;
+    prompt->rgb = image.planes[0];
     prompt->width = image.width;
     prompt->height = image.height;
   }

@@ -20,7 +20,7 @@ static bool keep_text(mllm_talk *t, int i, const char **text) {
 static mllm_status plan(mllm_schedule *s, mllm_talk *t, mllm_error *error) {
   mllm_generator *g = t->generator;
   mllm_set_options(g, &t->options);
-  const bool has_image = t->prompt.rgb != NULL;
+  const bool has_image = mllm_shows(&t->prompt);
   mllm_status status = has_image ? mllm_bound_features(g, error) : MLLM_OK;
   if (status == MLLM_OK) status = mllm_prompt_ids(g, &t->prompt, has_image, error);
   if (status != MLLM_OK) return status;

@@ -20,19 +20,27 @@ SIDES = st.integers(1, 70)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def image_of(c: Internals, pixels: Pixels) -> CData:
-    image = c.ffi.new("mllm_image *")
-    image.rgb = c.ffi.cast("const uint8_t *", pixels.ctypes.data)
-    image.height, image.width = pixels.shape[:2]
-    return image
+def frame_of(c: Internals, pixels: Pixels) -> CData:
+    return c.ffi.new(
+        "mllm_frame *",
+        c.lib.mllm_frame_rgb(c.ffi.from_buffer("uint8_t *", pixels), *pixels.shape[1::-1]),
+    )
+
+
+def prepared(c: Internals, frame: CData, config: CData) -> NDArray[np.float32]:
+    out = np.empty((3, config.height, config.width), np.float32)
+    pointer = c.ffi.cast("float *", out.ctypes.data)
+    assert c.lib.mllm_image_prepare(frame, config, pointer, c.ffi.NULL) == 0
+    return out
 
 
 def resize(c: Internals, pixels: Pixels, width: int, height: int) -> Pixels:
-    out = np.empty((height, width, 3), np.uint8)
-    pointer = c.ffi.cast("uint8_t *", out.ctypes.data)
-    status = c.lib.mllm_image_resize(image_of(c, pixels), width, height, pointer, c.ffi.NULL)
-    assert status == 0
-    return out
+    """A picture that is neither cropped nor normalised, in whole levels again."""
+    config = c.ffi.new("mllm_image_config *", {"width": width, "height": height})
+    config.mean, config.std = (0, 0, 0), (1, 1, 1)
+    out = 255 * prepared(c, frame_of(c, pixels), config).transpose(1, 2, 0)
+    assert np.abs(out - np.rint(out)).max() < 1e-4
+    return np.rint(out).astype(np.uint8)
 
 
 def pillow(pixels: Pixels, width: int, height: int) -> Pixels:
@@ -68,10 +76,7 @@ def test_prepares_as_numpy_does(internals: Internals, fit: int) -> None:
     pixels = rng.integers(0, 256, (45, 90, 3), dtype=np.uint8)
     config = c.ffi.new("mllm_image_config *", {"width": 32, "height": 28, "fit": fit})
     config.mean, config.std = MEAN, STD
-    out = np.empty((3, 28, 32), np.float32)
-    pointer = c.ffi.cast("float *", out.ctypes.data)
-    image = image_of(c, pixels)
-    assert c.lib.mllm_image_prepare(image, config, pointer, c.ffi.NULL) == 0
+    out = prepared(c, frame_of(c, pixels), config)
     # crop: the height fits, so the width becomes 90 * 28 / 45 = 56, and 12 columns go on each side
     sized = pillow(pixels, 56, 28)[:, 12:44] if fit else pillow(pixels, 32, 28)
     expected = (sized.astype(np.float32) / 255 - np.float32(MEAN)) / np.float32(STD)
@@ -91,11 +96,11 @@ def npy(array: NDArray[np.generic]) -> bytes:
 
 
 def parse(c: Internals, raw: bytes) -> Pixels:
-    image, error = c.ffi.new("mllm_image *"), c.ffi.new("mllm_error *")
+    image, error = c.ffi.new("mllm_frame *"), c.ffi.new("mllm_error *")
     held = c.ffi.from_buffer(raw)
     if c.lib.mllm_image_parse(held, len(raw), image, error):
         raise ValueError(c.ffi.string(error.message).decode())
-    flat = np.frombuffer(c.ffi.buffer(image.rgb, image.height * image.width * 3), np.uint8)
+    flat = np.frombuffer(c.ffi.buffer(image.planes[0], image.height * image.width * 3), np.uint8)
     return flat.reshape(image.height, image.width, 3).copy()
 
 

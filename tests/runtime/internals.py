@@ -11,10 +11,22 @@ from cffi import FFI
 from runtime_stub.library import CData, declarations
 
 ROOT = Path(__file__).parents[2] / "runtime_stub"
-FILES = ("status", "json", "image", "image_file", "audio", "fft", "wav", "sampling", "utf8")
+FILES = (
+    "status",
+    "json",
+    "frame",
+    "image",
+    "image_file",
+    "audio",
+    "fft",
+    "wav",
+    "sampling",
+    "utf8",
+)
 KV_FILES = ("layout", "page_rows", "row_codes", "demote")
 HEADERS = (
-    *("include/mllm.h", "src/json.h", "src/image.h", "src/audio.h", "src/sampling.h"),
+    *("include/mllm_frame.h", "include/mllm.h", "src/json.h", "src/image.h"),
+    *("src/audio.h", "src/sampling.h"),
     *("kv/row_codes.h", "kv/layout.h"),
 )
 UTF8 = """

@@ -14,7 +14,7 @@ from runtime_stub.library import library_path
 from tests.runtime.program_writer import DTYPES, Array, dtype_of
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADER = ROOT / "runtime_stub/include/mllm.h"
+HEADERS = [ROOT / f"runtime_stub/include/{name}.h" for name in ("mllm_frame", "mllm")]
 NUMPY = {number: name for name, number in DTYPES.items()}
 
 
@@ -35,13 +35,14 @@ def text(chars: Any) -> str:
 @functools.cache
 def ffi() -> cffi.FFI:
     made = cffi.FFI()
-    lines = [
-        line
-        for line in HEADER.read_text(encoding="utf-8").splitlines()
-        if not line.startswith(("#", 'extern "C"'))
-    ]
-    body = "\n".join(lines)
-    made.cdef(body[: body.rindex(";") + 1])
+    for header in HEADERS:
+        lines = [
+            line
+            for line in header.read_text(encoding="utf-8").splitlines()
+            if not line.startswith(("#", 'extern "C"'))
+        ]
+        body = "\n".join(lines)
+        made.cdef(body[: body.rindex(";") + 1])
     return made
 
 
