@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -208,7 +209,12 @@ class Model:
         return generation.generate(self._handles.generator, request)
 
     def schedule(
-        self, *, conversations: int = 0, cache_bytes: int = 0, prepares: bool = False
+        self,
+        *,
+        conversations: int = 0,
+        cache_bytes: int = 0,
+        prepares: bool = False,
+        spill: tuple[str | PathLike[str], int] | None = None,
     ) -> Schedule:
         """Lends the session to conversations that take turns; `generate` has to wait meanwhile.
 
@@ -216,11 +222,14 @@ class Model:
             conversations: At most so many at a time; 0: 16.
             cache_bytes: Of all their caches; 0: no bound.
             prepares: A thread prepares the next prompt while others run.
+            spill: With `cache_bytes`: a folder for a file of at most so many bytes, where
+                conversations sleep as long as more urgent ones need their room.
 
         Raises:
             RuntimeFailure: What the model remembers is not in its cache alone.
         """
-        return Schedule(self._handles.generator(), conversations, cache_bytes, prepares)
+        lent = self._handles.generator()
+        return Schedule(lent, conversations, cache_bytes, prepares, spill)
 
     @property
     def statistics(self) -> Statistics:

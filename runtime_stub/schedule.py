@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from os import PathLike, fsencode
 from types import TracebackType
 from typing import Final
 
@@ -51,6 +52,8 @@ class Counted:
         most_bytes: Bytes of caches at a time.
         prepared: Conversations whose prompt was prepared beside others.
         bubbles: Times that nothing else was there to do meanwhile.
+        slept: Times that a conversation made room for a more urgent one.
+        woke: Times that one of those went on.
         most: Conversations at a time.
         waiting: Those that have no room yet.
         running: Those that have.
@@ -61,6 +64,8 @@ class Counted:
     most_bytes: int
     prepared: int
     bubbles: int
+    slept: int
+    woke: int
     most: int
     waiting: int
     running: int
@@ -70,7 +75,12 @@ class Schedule:
     """Conversations of an open model; use `Model.schedule`, and close it before the model."""
 
     def __init__(
-        self, generator: CData, conversations: int, cache_bytes: int, prepares: bool
+        self,
+        generator: CData,
+        conversations: int,
+        cache_bytes: int,
+        prepares: bool,
+        spill: tuple[str | PathLike[str], int] | None = None,
     ) -> None:
         """Lends the generator's session to conversations.
 
@@ -81,6 +91,8 @@ class Schedule:
         options = ffi.new("mllm_schedule_options *")
         options.conversations, options.cache_bytes = conversations, cache_bytes
         options.prepares = prepares
+        folder = ffi.NULL if spill is None else ffi.new("char[]", fsencode(spill[0]))
+        options.spill_folder, options.spill_bytes = folder, 0 if spill is None else spill[1]
         check(library().mllm_schedule_create(generator, options, made, error), error)
         self._schedule: CData = made[0]
         self._kept: dict[int, list[object]] = {}
@@ -150,6 +162,8 @@ class Schedule:
             most_bytes=found.most_bytes,
             prepared=found.prepared,
             bubbles=found.bubbles,
+            slept=found.slept,
+            woke=found.woke,
             most=found.most,
             waiting=found.waiting,
             running=found.running,

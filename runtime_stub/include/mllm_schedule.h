@@ -20,6 +20,10 @@ typedef struct mllm_schedule_options {
   /* 1: a thread with a session of its own prepares the next prompt, its image, ids and embeddings,
    * while others run; pixels are then read outside of calls. 0: its first turn does */
   uint32_t prepares;
+  /* with cache_bytes: a folder for a file of at most spill_bytes, where conversations sleep as long as
+   * more urgent ones need their room; NULL: those wait */
+  const char *spill_folder;
+  uint64_t spill_bytes;
 } mllm_schedule_options;
 
 /* What happened: a token of a conversation, its end, or its fault. */
@@ -36,6 +40,8 @@ typedef struct mllm_schedule_counters {
   uint64_t most_bytes; /* of caches at a time */
   uint64_t prepared;   /* conversations that were, beside others */
   uint64_t bubbles;    /* times that nothing else was there to do meanwhile */
+  uint64_t slept;      /* times that a conversation made room for a more urgent one */
+  uint64_t woke;       /* of those, times that it went on */
   uint32_t most;       /* conversations at a time */
   uint32_t waiting;    /* now */
   uint32_t running;    /* now */

@@ -98,7 +98,7 @@ static uint64_t alone(const mllm_kv_cache *kv, uint32_t *pages) {
 
 static void let_sleep(const relief *r, mllm_cache *cache) {
   uint32_t pages = 0;
-  if (alone(&cache->kv, &pages) > 0) (void)mllm_kv_cache_spill(&cache->kv, r->error);
+  if (alone(&cache->kv, &pages) > 0) (void)mllm_kv_cache_spill(&cache->kv, false, r->error);
 }
 
 static void let_go(const relief *r, mllm_cache *cache) {

@@ -58,7 +58,7 @@ static bool describe(const mllm_model *model, const mllm_kv_cache *kv, head *h) 
   memcpy(h->magic, magic, sizeof magic);
   strncpy(h->name, kv->info.name, sizeof h->name - 1);
   return mllm_kv_identity(model, &kv->layout, h->identity) &&
-         mllm_random(h->whole, sizeof h->whole);
+         mllm_draw_bytes(h->whole, sizeof h->whole);
 }
 
 static mllm_status write_all(mllm_replacing *file, const mllm_kv_cache *kv, const head *h,

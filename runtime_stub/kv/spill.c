@@ -52,7 +52,7 @@ static mllm_status make(const mllm_kv_pool *pool, const char *folder, uint64_t m
   spill->bytes = malloc(slot_bytes);
   spill->slots = calloc((size_t)spill->n_slots + 1, sizeof *spill->slots);
   if (spill->bytes == NULL || spill->slots == NULL ||
-      !mllm_random(spill->key, sizeof spill->key)) {
+      !mllm_draw_bytes(spill->key, sizeof spill->key)) {
     return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY,
                      "no memory for %u pages in a file", spill->n_slots);
   }
@@ -186,7 +186,7 @@ static bool begin_sleep(mllm_kv_cache *cache) {
   return true;
 }
 
-mllm_status mllm_kv_cache_spill(mllm_kv_cache *cache, mllm_error *error) {
+mllm_status mllm_kv_cache_spill(mllm_kv_cache *cache, bool shared, mllm_error *error) {
   if (cache->state == MLLM_CACHE_DROPPED || cache->written == 0) return MLLM_OK;
   if (cache->pool->spill == NULL)
     return mllm_fail(error, MLLM_INVALID_ARGUMENT, MLLM_CODE_STORAGE,
@@ -196,7 +196,8 @@ mllm_status mllm_kv_cache_spill(mllm_kv_cache *cache, mllm_error *error) {
   mllm_status status = MLLM_OK;
   for (uint32_t i = 0; status == MLLM_OK && i < cache->pages; i++) {
     const uint32_t page = cache->blocks[i];
-    if (page == MLLM_KV_NO_PAGE || mllm_kv_page_holders(cache->pool, page) > 1) continue;
+    if (page == MLLM_KV_NO_PAGE) continue;
+    if (!shared && mllm_kv_page_holders(cache->pool, page) > 1) continue;
     status = write_block(cache, i, error);
   }
   const bool was_awake = cache->state == MLLM_CACHE_AWAKE;

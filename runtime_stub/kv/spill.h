@@ -31,9 +31,9 @@ void mllm_kv_spill_free(mllm_kv_spill *spill);
 /* Pages for which the file has room. */
 uint32_t mllm_kv_spill_room(const mllm_kv_pool *pool);
 
-/* Writes the pages that no other conversation names, then gives their memory back; all or none.
- * Beginnings that are known stay, as those that nobody has. */
-mllm_status mllm_kv_cache_spill(mllm_kv_cache *cache, mllm_error *error);
+/* Writes the pages that no other conversation names, or those too if `shared`, then gives them
+ * back; all or none. Beginnings that are known stay, as those that nobody has. */
+mllm_status mllm_kv_cache_spill(mllm_kv_cache *cache, bool shared, mllm_error *error);
 /* Brings them back; all or none. Where the file has other bytes than were written, the conversation
  * is dropped. */
 mllm_status mllm_kv_cache_wake(mllm_kv_cache *cache, mllm_error *error);

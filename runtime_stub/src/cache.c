@@ -95,7 +95,7 @@ mllm_cache_state mllm_cache_state_of(const mllm_cache *cache) {
 
 mllm_status mllm_cache_spill(mllm_cache *cache, mllm_error *error) {
   mllm_clear(error);
-  return mllm_kv_cache_spill(&cache->kv, error);
+  return mllm_kv_cache_spill(&cache->kv, false, error);
 }
 
 mllm_status mllm_cache_wake(mllm_cache *cache, mllm_error *error) {

@@ -27,6 +27,9 @@ mllm_status mllm_schedule_create(mllm_generator *generator, const mllm_schedule_
   if (bytes > 0)
     made_all = mllm_kv_pool_create(generator->model, (uint32_t)generator->prompt.cache, bytes,
                                    &made->pool, error);
+  if (made_all == MLLM_OK && made->pool != NULL && made->options.spill_folder != NULL)
+    made_all = mllm_kv_pool_set_spill(made->pool, made->options.spill_folder,
+                                      made->options.spill_bytes, error);
   if (made_all == MLLM_OK && made->options.prepares)
     made_all = mllm_preparer_create(generator, &made->preparer, error);
   if (made_all == MLLM_OK)
@@ -38,7 +41,7 @@ mllm_status mllm_schedule_create(mllm_generator *generator, const mllm_schedule_
 
 void mllm_talk_free(mllm_schedule *s, mllm_talk *t) {
   if (t->state == STATE_PREPARING) (void)mllm_preparer_take(s->preparer, true, NULL);
-  if (t->generator != NULL && t->generator->cache != NULL) {
+  if (t->generator != NULL && mllm_talk_runs(t)) {
     s->bytes -= t->bytes;
     s->counters.running--;
   } else {

@@ -16,6 +16,7 @@ typedef struct mllm_talk {
   uint32_t need; /* tokens of its cache */
   uint64_t bytes;
   mllm_talk_state state;
+  bool sleeps; /* it has a cache, whose pages are in a file: it waits, too */
   mllm_generator *generator;
   mllm_prompt prompt;
   char *text[2]; /* copies that the prompt points to */
@@ -37,8 +38,10 @@ struct mllm_schedule {
   mllm_schedule_counters counters;
 };
 
-/* Whether it has a cache. */
-static inline bool mllm_talk_runs(const mllm_talk *talk) { return talk->generator->cache != NULL; }
+/* Whether it has a cache that it can use. */
+static inline bool mllm_talk_runs(const mllm_talk *talk) {
+  return talk->generator->cache != NULL && !talk->sleeps;
+}
 
 void mllm_talk_free(mllm_schedule *schedule, mllm_talk *talk);
 

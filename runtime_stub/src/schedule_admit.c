@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../kv/spill.h"
+#include "cache.h"
 #include "schedule.h"
 #include "status.h"
 
@@ -90,21 +92,86 @@ static mllm_status take_cache(mllm_schedule *s, mllm_generator *g, uint32_t toke
   return mllm_cache_create(g->model, (uint32_t)g->prompt.cache, tokens, &g->cache, NULL);
 }
 
+/* Whether there is room for it beside the others, whose caches take so many bytes. */
+static bool has_room(const mllm_schedule *s, const mllm_talk *t, uint64_t bytes, uint32_t running) {
+  return running < s->options.conversations &&
+         (s->options.cache_bytes == 0 || bytes + t->bytes <= s->options.cache_bytes);
+}
+
+/* Whether one may sleep for another: it is less urgent, and no thread prepares it. */
+static bool gives_way(const mllm_talk *t, const mllm_talk *other) {
+  return mllm_talk_runs(t) && t->state != STATE_PREPARING && t->priority > other->priority;
+}
+
+/* The one that does: the least urgent, and of those the youngest. */
+static mllm_talk *next_to_sleep(mllm_schedule *s, const mllm_talk *other) {
+  mllm_talk *found = NULL;
+  for (uint32_t i = 0; i < s->n_talks; i++) {
+    mllm_talk *t = &s->talks[i];
+    if (gives_way(t, other) && (found == NULL || t->priority >= found->priority)) found = t;
+  }
+  return found;
+}
+
+/* Whether it would have room if all slept that may. */
+static bool is_worth_it(const mllm_schedule *s, const mllm_talk *other) {
+  uint64_t bytes = s->bytes;
+  uint32_t running = s->counters.running;
+  for (uint32_t i = 0; i < s->n_talks; i++) {
+    const mllm_talk *t = &s->talks[i];
+    if (!gives_way(t, other)) continue;
+    bytes -= t->bytes;
+    running--;
+  }
+  return has_room(s, other, bytes, running);
+}
+
+/* Less urgent conversations sleep until there is room. Pages that they share with others go too:
+ * what is left in the pool is what those that run were admitted with. */
+static bool make_room(mllm_schedule *s, const mllm_talk *t) {
+  if (s->pool == NULL || s->pool->spill == NULL || !is_worth_it(s, t)) return false;
+  while (!has_room(s, t, s->bytes, s->counters.running)) {
+    mllm_talk *other = next_to_sleep(s, t);
+    if (other == NULL ||
+        mllm_kv_cache_spill(&other->generator->cache->kv, true, NULL) != MLLM_OK)
+      return false;
+    other->sleeps = true;
+    s->bytes -= other->bytes;
+    s->counters.running--;
+    s->counters.waiting++;
+    s->counters.slept++;
+  }
+  return true;
+}
+
+/* Gives it what it runs with: a cache, or the pages of the one that it has. One whose pages are
+ * lost runs too, and says so. */
+static bool let_run(mllm_schedule *s, mllm_talk *t) {
+  mllm_generator *g = t->generator;
+  if (t->sleeps) {
+    const mllm_status status = mllm_cache_wake(g->cache, NULL);
+    if (status != MLLM_OK && status != MLLM_CORRUPT) return false;
+    t->sleeps = false;
+    s->counters.woke++;
+    return true;
+  }
+  if (take_cache(s, g, t->need) != MLLM_OK) return false;
+  g->capacity = t->need;
+  g->reuses = s->pool != NULL;
+  return true;
+}
+
 void mllm_schedule_admit(mllm_schedule *s) {
   mllm_schedule_counters *c = &s->counters;
-  while (c->waiting > 0 && c->running < s->options.conversations) {
+  while (c->waiting > 0) {
     mllm_talk *t = first_waiting(s);
-    const uint64_t bytes = s->bytes + t->bytes;
-    if (s->options.cache_bytes > 0 && bytes > s->options.cache_bytes) return;
-    mllm_generator *g = t->generator;
-    if (take_cache(s, g, t->need) != MLLM_OK) return; /* no memory now: it waits, as for room */
-    g->capacity = t->need;
-    g->reuses = s->pool != NULL;
-    t->due = s->now;
-    s->bytes = bytes;
+    if (!has_room(s, t, s->bytes, c->running) && !make_room(s, t)) return;
+    if (!let_run(s, t)) return; /* no memory now: it waits, as for room */
+    if (t->due < s->now) t->due = s->now;
+    s->bytes += t->bytes;
     c->waiting--;
     c->running++;
-    if (bytes > c->most_bytes) c->most_bytes = bytes;
+    if (s->bytes > c->most_bytes) c->most_bytes = s->bytes;
     if (c->running > c->most) c->most = c->running;
   }
 }

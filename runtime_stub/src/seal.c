@@ -8,7 +8,7 @@
 
 enum { MOST = 1 << 30 /* bytes of a call, which counts them as an int */ };
 
-bool mllm_random(void *bytes, size_t size) {
+bool mllm_draw_bytes(void *bytes, size_t size) {
   return size <= MOST && RAND_bytes(bytes, (int)size) == 1;
 }
 
@@ -33,7 +33,7 @@ bool mllm_seal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound, 
   unsigned char rest[MLLM_SEAL_TAG_BYTES];
   int done = 0;
   const bool good =
-      context != NULL && mllm_random(seal->nonce, sizeof seal->nonce) &&
+      context != NULL && mllm_draw_bytes(seal->nonce, sizeof seal->nonce) &&
       EVP_CipherInit_ex(context, EVP_aes_256_gcm(), NULL, key, seal->nonce, 1) == 1 &&
       pass(context, bound, bound_bytes, bytes, size) &&
       EVP_CipherFinal_ex(context, rest, &done) == 1 &&
@@ -61,7 +61,7 @@ bool mllm_unseal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound
 
 #else
 
-bool mllm_random(void *bytes, size_t size) {
+bool mllm_draw_bytes(void *bytes, size_t size) {
   (void)bytes;
   (void)size;
   return false;

@@ -16,7 +16,7 @@ typedef struct mllm_seal {
 } mllm_seal;
 
 /* Bytes that nobody can guess; false: there are none. */
-bool mllm_random(void *bytes, size_t size);
+bool mllm_draw_bytes(void *bytes, size_t size);
 
 /* Turns bytes[size] into sealed ones, under a nonce that is drawn; `bound` is not sealed, but
  * without it they do not open. */
