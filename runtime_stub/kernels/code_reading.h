@@ -23,10 +23,13 @@ MLLM_INLINE vi widen(const unsigned char *w, const bool is_signed) {
   return wide;
 }
 
+/* Of numbers of 8, 4 or 2 bits a byte has 1 << this many. */
+MLLM_INLINE uint32_t shift_of(uint32_t bits) { return bits == 8 ? 0 : bits == 4 ? 1 : 2; }
+
 /* [groups, 16, 4] bytes of a panel */
 MLLM_INLINE const unsigned char *quads_of(const mllm_codes *c, size_t panel) {
-  const size_t together = (size_t)QUAD * 8 / c->bits;
-  return c->data + panel * ((c->depth + together - 1) / together) * PANEL * QUAD;
+  const uint32_t shift = 2 + shift_of(c->bits);
+  return c->data + panel * ((c->depth + (1U << shift) - 1) >> shift) * PANEL * QUAD;
 }
 
 /* Half floats of a panel as floats. */
@@ -64,10 +67,10 @@ MLLM_INLINE void zeros_at(const mllm_codes *c, size_t panel, size_t block, int32
     for (size_t v = 0; v < PANEL_VECTORS; v++) *(vi_any *)(zero + v * LANES) = one - (vi){0};
     return;
   }
-  const size_t each = 8 / c->zero_bits;
-  const size_t bytes = (c->blocks + each - 1) / each;
-  const unsigned char *from = c->zero + (panel * bytes + block / each) * PANEL;
-  const int32_t shift = (int32_t)(block % each * c->zero_bits);
+  const uint32_t each = shift_of(c->zero_bits), last = (1U << each) - 1;
+  const size_t bytes = (c->blocks + last) >> each;
+  const unsigned char *from = c->zero + (panel * bytes + (block >> each)) * PANEL;
+  const int32_t shift = (int32_t)((block & last) * c->zero_bits);
   const int32_t mask = (int32_t)((1U << c->zero_bits) - 1);
   for (size_t v = 0; v < PANEL_VECTORS; v++) {
     const vi code = (widen(from + v * LANES, false) >> shift) & (mask - (vi){0});

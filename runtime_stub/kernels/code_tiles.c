@@ -17,6 +17,8 @@ enum { ROWS = 6 }; /* of two registers each, of 16 */
 enum { ROWS = 4 };
 #endif
 
+enum { AHEAD = 4096 /* bytes of a weight that one row streams through, asked for before they are read */ };
+
 /* sum + u x of each lane's four bytes, u without sign (below 16 where it is narrow), x with. */
 MLLM_INLINE vi add_products(vi sum, vi u, int32_t x, const bool is_narrow) {
 #if defined(__AVX512VNNI__)
@@ -59,6 +61,7 @@ MLLM_INLINE void add_quad(vi sum[][PANEL_VECTORS], const unsigned char *words, c
   vi u[PANEL_VECTORS];
 #pragma GCC unroll 4
   for (size_t v = 0; v < PANEL_VECTORS; v++) {
+    if (rows == 1 && shift == 0) __builtin_prefetch(words + v * LANES * QUAD + AHEAD);
     u[v] = *(const vi_codes *)(const void *)(words + v * LANES * QUAD);
     if (bits < 8) u[v] = (u[v] >> shift) & mask;
     if (is_signed) u[v] ^= offset;
@@ -183,70 +186,183 @@ static void multiply_rows(const unsigned char *quads, const int8_t *x, size_t x_
   }
 }
 
-/* The sums of bytes become those of codes less zero points, modulo 2^32: what is right fits. */
-static void correct(const mllm_code_tile *t, size_t span, size_t count, const int32_t *zero,
-                    int32_t *sums) {
-  const int32_t offset = t->codes->is_signed ? 1 << (t->codes->bits - 1) : 0;
-  uint32_t shift[PANEL];
-  for (size_t j = 0; j < PANEL; j++) shift[j] = (uint32_t)(zero[j] + offset);
-  const uint32_t *all = (const uint32_t *)sums + t->rows * PANEL;
-  for (size_t r = 0; r < t->rows; r++) {
-    uint32_t *row = (uint32_t *)sums + r * PANEL;
-    const uint32_t x_sum = (uint32_t)t->x_sums[r * t->x_spans + span];
-    for (size_t j = 0; j < PANEL; j++) row[j] -= shift[j] * x_sum;
-    if (t->x_zeros == NULL) continue;
-    const uint32_t x_zero = (uint32_t)t->x_zeros[r * t->x_spans + span];
-    for (size_t j = 0; j < PANEL; j++) row[j] -= x_zero * (all[j] - (uint32_t)count * shift[j]);
+/* Half a vector's lanes in double precision. */
+typedef double vd __attribute__((vector_size(LANES * 4)));
+typedef double vd_any __attribute__((vector_size(LANES * 4), aligned(8), may_alias));
+typedef uint32_t vu __attribute__((vector_size(LANES * 4)));
+enum { HALF = LANES / 2 };
+
+MLLM_INLINE vd doubles(vi v, const int half) {
+#if defined(__AVX512F__)
+  const __m512i all = (__m512i)v;
+  return (vd)_mm512_cvtepi32_pd(half ? _mm512_extracti64x4_epi64(all, 1)
+                                     : _mm512_castsi512_si256(all));
+#elif defined(__AVX2__)
+  const __m256i all = (__m256i)v;
+  return (vd)_mm256_cvtepi32_pd(half ? _mm256_extracti128_si256(all, 1)
+                                     : _mm256_castsi256_si128(all));
+#else
+  vd wide;
+  for (int i = 0; i < HALF; i++) wide[i] = (double)v[half * HALF + i];
+  return wide;
+#endif
+}
+
+MLLM_INLINE vd doubles_at(const float *x) {
+#if defined(__AVX512F__)
+  return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(x));
+#elif defined(__AVX2__)
+  return (vd)_mm256_cvtps_pd(_mm_loadu_ps(x));
+#else
+  vd wide;
+  for (int i = 0; i < HALF; i++) wide[i] = (double)x[i];
+  return wide;
+#endif
+}
+
+/* Codes of a block that were multiplied. */
+typedef struct span {
+  size_t index; /* among those of the tile */
+  size_t block;
+  size_t codes;
+  bool is_begun; /* the tile before had codes of the block */
+  bool is_done;
+} span;
+
+/* What the bytes of the weight are more than codes less zero points, by columns. */
+MLLM_INLINE void shifts_at(const mllm_code_tile *t, size_t block, vu *shift) {
+  const mllm_codes *c = t->codes;
+  const uint32_t offset = c->is_signed ? 1U << (c->bits - 1) : 0;
+  int32_t zero[PANEL] = {0};
+  if (c->zero != NULL) zeros_at(c, t->panel, block, zero);
+  for (size_t v = 0; v < PANEL_VECTORS; v++)
+    shift[v] = (vu)(*(vi_any *)(zero + v * LANES)) + offset;
+}
+
+/* The sums of bytes become those of codes less zero points, modulo 2^32: what is right fits. Then
+ * y += sums scale x_scale of a block that is done; the sums of another one are held. */
+MLLM_INLINE void end_span(const mllm_code_tile *t, const span *s, const int32_t *sums,
+                          const bool corrects) {
+  vu shift[PANEL_VECTORS] = {(vu){0}};
+  float scale[PANEL];
+  if (corrects) shifts_at(t, s->block, shift);
+  if (s->is_done) scales_at(t->codes, t->panel, s->block, scale);
+  const int32_t *ones = sums + t->rows * PANEL;
+  for (size_t r = 0; r < t->rows; r++, sums += PANEL) {
+    const uint32_t x_sum = (uint32_t)t->x_sums[r * t->x_spans + s->index];
+    const uint32_t x_zero =
+        t->x_zeros == NULL ? 0 : (uint32_t)t->x_zeros[r * t->x_spans + s->index];
+    const double x_scale =
+        t->x_scale == NULL
+            ? 1.0
+            : (double)t->x_scale[r * t->x_scale_row + s->block * t->x_scale_block];
+    for (size_t v = 0; v < PANEL_VECTORS; v++) {
+      vu sum = (vu)(*(const vi_any *)(sums + v * LANES));
+      if (corrects) sum -= shift[v] * x_sum;
+      if (t->x_zeros != NULL)
+        sum -= ((vu)(*(const vi_any *)(ones + v * LANES)) - (uint32_t)s->codes * shift[v]) * x_zero;
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; half++) {
+        const size_t at = v * LANES + (size_t)half * HALF;
+        vd part = doubles((vi)sum, half);
+        vd_any *held = (vd_any *)(t->sums + r * PANEL + at);
+        vd_any *y = (vd_any *)(t->y + r * PANEL + at);
+        if (s->is_begun || !s->is_done) part += *held;
+        if (s->is_begun || !s->is_done) *held = s->is_done ? (vd){0} : part;
+        if (!s->is_done) continue;
+        part *= doubles_at(scale + at);
+        if (t->x_scale != NULL) part *= x_scale;
+        *y += part;
+      }
+    }
   }
 }
 
-/* y += sums scale x_scale, of the block that is done; held are its sums so far, or NULL. */
-static void close_block(const mllm_code_tile *t, size_t block, const int32_t *sums, bool is_held) {
-  float scale[PANEL];
-  double wide[PANEL];
-  scales_at(t->codes, t->panel, block, scale);
-  for (size_t j = 0; j < PANEL; j++) wide[j] = (double)scale[j];
-  for (size_t r = 0; r < t->rows; r++) {
-    double *held = t->sums + r * PANEL;
-    double *y = t->y + r * PANEL;
-    double part[PANEL];
-    for (size_t j = 0; j < PANEL; j++) part[j] = (double)sums[r * PANEL + j];
-    if (is_held) {
-      for (size_t j = 0; j < PANEL; j++) part[j] += held[j];
-      memset(held, 0, PANEL * sizeof *held);
+/* Asks for what stands beside the codes of the next panel. */
+MLLM_INLINE void prefetch_scales(const mllm_codes *c, size_t panel) {
+  if (c->one_scale) return;
+  const size_t bytes = c->blocks * PANEL * (c->scale_is_half ? sizeof(uint16_t) : sizeof(float));
+  const char *from = (const char *)c->scale + (panel + 1) * bytes;
+  for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+}
+
+/* One row over whole blocks, whose sums stay in registers: what decoding a token does. */
+MLLM_INLINE void code_row(const mllm_code_tile *t, const uint32_t bits, const bool is_signed) {
+  enum { TOGETHER = 2, GROUP = PANEL * QUAD };
+  const mllm_codes *c = t->codes;
+  const size_t each = 8 / bits, step = each > TOGETHER ? each : TOGETHER;
+  const bool corrects = is_signed || c->zero != NULL;
+  const unsigned char *words = quads_of(c, t->panel) + t->k / QUAD / each * GROUP;
+  const int8_t *x = t->x;
+  size_t block = t->k / c->block;
+  vd y[2 * PANEL_VECTORS];
+  for (size_t h = 0; h < 2 * PANEL_VECTORS; h++) y[h] = *(const vd_any *)(t->y + h * HALF);
+  prefetch_scales(c, t->panel);
+  for (size_t span = 0, left = t->depth; left > 0; span++, block++) {
+    const size_t codes = left < c->block ? left : c->block;
+    vi sum[TOGETHER][1][PANEL_VECTORS] = {{{(vi){0}}}};
+    for (size_t q = 0; q < codes; q += step * QUAD, words += step / each * GROUP) {
+#pragma GCC unroll 4
+      for (size_t s = 0; s < step; s++)
+        add_quad(sum[s % TOGETHER], words + s / each * GROUP, (int32_t)(s % each * bits),
+                 x + q + s * QUAD, 0, 1, bits, is_signed);
     }
-    if (t->x_scale == NULL) {
-      for (size_t j = 0; j < PANEL; j++) y[j] += part[j] * wide[j];
-      continue;
+    vu shift[PANEL_VECTORS] = {(vu){0}};
+    float scale[PANEL];
+    if (corrects) shifts_at(t, block, shift);
+    scales_at(c, t->panel, block, scale);
+    const double x_scale = t->x_scale == NULL ? 1.0 : (double)t->x_scale[block * t->x_scale_block];
+    for (size_t v = 0; v < PANEL_VECTORS; v++) {
+      const vu all = (vu)(sum[0][0][v] + sum[1][0][v]) - shift[v] * (uint32_t)t->x_sums[span];
+      for (int half = 0; half < 2; half++) {
+        const vd part = doubles((vi)all, half) * doubles_at(scale + v * LANES + half * HALF);
+        y[2 * v + (size_t)half] += part * x_scale;
+      }
     }
-    const double x_scale = (double)t->x_scale[r * t->x_scale_row + block * t->x_scale_block];
-    for (size_t j = 0; j < PANEL; j++) y[j] += part[j] * wide[j] * x_scale;
+    x += codes;
+    left -= codes;
   }
+  for (size_t h = 0; h < 2 * PANEL_VECTORS; h++) *(vd_any *)(t->y + h * HALF) = y[h];
+}
+
+/* Whether code_row can do a tile: blocks begin and end with what it reads at a time. */
+static bool is_row(const mllm_code_tile *t) {
+  const mllm_codes *c = t->codes;
+  const size_t together = QUAD * (c->bits < 8 ? 8 / c->bits : 2);
+  return t->rows == 1 && t->x_zeros == NULL && c->bits > 2 && c->block % together == 0 &&
+         t->k % c->block == 0 && t->depth % together == 0 &&
+         (t->depth % c->block == 0 || t->k + t->depth == c->depth);
 }
 
 static void code_tile(const mllm_code_tile *t) {
   const mllm_codes *c = t->codes;
+  if (is_row(t)) {
+    if (c->bits == 8)
+      c->is_signed ? code_row(t, 8, true) : code_row(t, 8, false);
+    else
+      c->is_signed ? code_row(t, 4, true) : code_row(t, 4, false);
+    return;
+  }
   const unsigned char *quads = quads_of(c, t->panel);
   const int8_t *x = t->x;
-  const size_t rows = t->rows + (t->x_zeros != NULL);
+  const size_t rows = t->rows + (t->x_zeros != NULL), limit = t->k + t->depth;
   const size_t kind = (c->bits == 8 ? 0U : c->bits == 4 ? 2U : 4U) + (c->is_signed ? 0U : 1U);
+  const bool corrects = c->zero != NULL || c->is_signed || t->x_zeros != NULL;
   int32_t sums[ROWS * PANEL];
-  int32_t zero[PANEL] = {0};
-  size_t span = 0;
-  for (size_t k = t->k; k < t->k + t->depth; span++) {
-    const size_t end = mllm_code_span(c, k, t->k + t->depth);
+  span s = {.block = t->k / c->block};
+  s.is_begun = t->k > s.block * c->block;
+  for (size_t k = t->k; k < limit; s.index++, s.block++) {
+    const size_t block_end = (s.block + 1) * c->block;
+    const size_t end = block_end < limit ? block_end : limit;
     const size_t first = k / QUAD, last = (end + QUAD - 1) / QUAD;
     multiply_rows(quads, x, t->x_stride, first, last, sums, rows, kind);
-    if (c->zero != NULL) zeros_at(c, t->panel, k / c->block, zero);
-    if (c->zero != NULL || c->is_signed || t->x_zeros != NULL) {
-      correct(t, span, end - k, zero, sums);
-    }
-    const bool is_begun = k > 0 && k % c->block != 0;
-    if (end % c->block == 0 || end == c->depth) {
-      close_block(t, k / c->block, sums, is_begun);
-    } else {
-      for (size_t i = 0; i < t->rows * PANEL; i++) t->sums[i] += (double)sums[i];
-    }
+    s.codes = end - k;
+    s.is_done = end == block_end || end == c->depth;
+    if (corrects)
+      end_span(t, &s, sums, true);
+    else
+      end_span(t, &s, sums, false);
+    s.is_begun = false;
     x += (last - first) * QUAD;
     k = end;
   }
