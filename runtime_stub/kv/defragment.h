@@ -8,7 +8,7 @@ enum { MLLM_KV_MOVES = 64 /* of a plan */ };
 
 /* A page goes to a lower address; what lies there is free, or its own beginning. */
 typedef struct mllm_kv_move {
-  uint32_t page;
+  uint32_t page; /* its place in the table */
   uint32_t from; /* granule */
   uint32_t to;
   uint32_t granules;

@@ -37,6 +37,7 @@ static uint32_t smallest(const mllm_kv_pool *pool) {
 
 static bool take_tables(mllm_kv_pool *pool) {
   pool->numbers = pool->granules / smallest(pool);
+  if (pool->numbers > MLLM_KV_PLACES) pool->numbers = MLLM_KV_PLACES;
   pool->region =
       mllm_memory_take((size_t)pool->granules * pool->granule_bytes, &pool->memory);
   pool->taken = calloc(pool->granules / 64 + 1, sizeof *pool->taken);
@@ -116,9 +117,9 @@ uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state) {
     if (!mllm_kv_forget_page(pool)) return MLLM_KV_NO_PAGE;
     granule = find_run(pool, count);
   }
-  const uint32_t page = pool->first_free;
+  const uint32_t place = pool->first_free;
   mllm_kv_mark(pool, granule, count, true);
-  mllm_kv_entry *entry = &pool->table[page];
+  mllm_kv_entry *entry = &pool->table[place];
   pool->first_free = entry->next;
   entry->granule = granule;
   entry->state = state;
@@ -128,25 +129,32 @@ uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state) {
   counted->pages[state]++;
   counted->used_bytes += (uint64_t)count * pool->granule_bytes;
   if (counted->used_bytes > counted->most_bytes) counted->most_bytes = counted->used_bytes;
-  return page;
+  return mllm_kv_page_at(pool, place);
 }
 
-void mllm_kv_page_retain(mllm_kv_pool *pool, uint32_t page) { pool->table[page].references++; }
+bool mllm_kv_page_retain(mllm_kv_pool *pool, uint32_t page) {
+  if (!mllm_kv_is_current(pool, page)) return false;
+  pool->table[page & MLLM_KV_PLACES].references++;
+  return true;
+}
 
-void mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page) {
-  mllm_kv_entry *entry = &pool->table[page];
-  if (--entry->references > 0) return;
+bool mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page) {
+  if (!mllm_kv_is_current(pool, page)) return false;
+  mllm_kv_entry *entry = &pool->table[page & MLLM_KV_PLACES];
+  if (--entry->references > 0) return true;
   const uint32_t count = pool->granules_of[entry->state];
   mllm_kv_mark(pool, entry->granule, count, false);
   if (entry->granule < pool->lowest) pool->lowest = entry->granule;
   pool->counted.pages[entry->state]--;
   pool->counted.used_bytes -= (uint64_t)count * pool->granule_bytes;
+  entry->generation++;
   entry->next = pool->first_free;
-  pool->first_free = page;
+  pool->first_free = page & MLLM_KV_PLACES;
+  return true;
 }
 
 void mllm_kv_page_shrink(mllm_kv_pool *pool, uint32_t page, mllm_kv_state state) {
-  mllm_kv_entry *entry = &pool->table[page];
+  mllm_kv_entry *entry = mllm_kv_entry_of(pool, page);
   const uint32_t count = pool->granules_of[state];
   const uint32_t less = pool->granules_of[entry->state] - count;
   const uint32_t first = entry->granule + count;
@@ -167,8 +175,8 @@ mllm_kv_statistics mllm_kv_pool_statistics(const mllm_kv_pool *pool) {
     if (run > longest) longest = run;
   }
   for (uint32_t i = 0; i < pool->numbers; i++) {
-    const bool is_taken = pool->table[i].references > 0;
-    found.shared_pages += is_taken && mllm_kv_page_holders(pool, i) > 1;
+    const uint32_t page = mllm_kv_page_at(pool, i);
+    found.shared_pages += pool->table[i].references > 0 && mllm_kv_page_holders(pool, page) > 1;
   }
   found.room_bytes = (uint64_t)pool->granules * pool->granule_bytes;
   found.largest_free_bytes = (uint64_t)longest * pool->granule_bytes;

@@ -2,15 +2,21 @@
  *
  * One region is cut into granules. A page is a run of granules, known by a number; the page table
  * says where it lies and in which state. Moving, sharing and demoting a page changes its entry
- * or its number, nothing else. A pool and its conversations serve one thread at a time.
+ * or its number, nothing else. A number is a place in the table, 24 bits, and above them the
+ * generation of that place: who keeps a number of a page that was given back can neither retain nor
+ * release the next one there, and a debug build ends where the number is looked up.
+ * A pool and its conversations serve one thread at a time.
  */
 #ifndef MLLM_KV_POOL_H
 #define MLLM_KV_POOL_H
+
+#include <assert.h>
 
 #include "layout.h"
 #include "mllm_kv.h"
 
 #define MLLM_KV_NO_PAGE 0xFFFFFFFFu
+#define MLLM_KV_PLACES  0xFFFFFFu /* at most, of the page table */
 
 typedef struct mllm_kv_known mllm_kv_known;
 struct mllm_kv_spill;
@@ -23,6 +29,7 @@ typedef struct mllm_kv_entry {
   uint32_t stretches;  /* of its tokens that are known as a beginning: see prefix.h */
   uint32_t next;       /* of a free number: the next free one */
   bool is_rounded;     /* native again, with numbers that 4 bits made */
+  uint8_t generation;  /* counts the pages that were given back here */
 } mllm_kv_entry;
 
 struct mllm_kv_pool {
@@ -67,14 +74,31 @@ uint64_t mllm_kv_pool_room(const mllm_kv_layout *layout, uint32_t pages);
 /* A page with one reference; beginnings that nobody has are forgotten where it needs their room.
  * MLLM_KV_NO_PAGE: there is no room. */
 uint32_t mllm_kv_page_take(mllm_kv_pool *pool, mllm_kv_state state);
-void mllm_kv_page_retain(mllm_kv_pool *pool, uint32_t page);
-void mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page);
+/* Both refuse a number of a page that is not there any more. */
+bool mllm_kv_page_retain(mllm_kv_pool *pool, uint32_t page);
+bool mllm_kv_page_release(mllm_kv_pool *pool, uint32_t page);
+
+/* The number of the page that is at a place of the table. */
+static inline uint32_t mllm_kv_page_at(const mllm_kv_pool *pool, uint32_t place) {
+  return place | (uint32_t)pool->table[place].generation << 24;
+}
+
+static inline bool mllm_kv_is_current(const mllm_kv_pool *pool, uint32_t page) {
+  const uint32_t place = page & MLLM_KV_PLACES;
+  return place < pool->numbers && pool->table[place].references > 0 &&
+         pool->table[place].generation == page >> 24;
+}
+
+static inline mllm_kv_entry *mllm_kv_entry_of(const mllm_kv_pool *pool, uint32_t page) {
+  assert(mllm_kv_is_current(pool, page));
+  return &pool->table[page & MLLM_KV_PLACES];
+}
 
 /* A page becomes a smaller one where it lies, and of another state. */
 void mllm_kv_page_shrink(mllm_kv_pool *pool, uint32_t page, mllm_kv_state state);
 
 static inline unsigned char *mllm_kv_page_bytes_of(const mllm_kv_pool *pool, uint32_t page) {
-  return pool->region + pool->table[page].granule * pool->granule_bytes;
+  return pool->region + mllm_kv_entry_of(pool, page)->granule * pool->granule_bytes;
 }
 
 static inline bool mllm_kv_is_taken(const mllm_kv_pool *pool, uint32_t granule) {
@@ -83,7 +107,7 @@ static inline bool mllm_kv_is_taken(const mllm_kv_pool *pool, uint32_t granule) 
 
 /* Conversations that name a page. */
 static inline uint32_t mllm_kv_page_holders(const mllm_kv_pool *pool, uint32_t page) {
-  const mllm_kv_entry *entry = &pool->table[page];
+  const mllm_kv_entry *entry = mllm_kv_entry_of(pool, page);
   return entry->references - (entry->stretches > 0);
 }
 

@@ -43,7 +43,7 @@ static mllm_kv_known *find(const mllm_kv_pool *pool, uint64_t before, const uint
 
 /* A page is held once, however many of its stretches are known. */
 static void hold(mllm_kv_pool *pool, uint32_t page) {
-  if (pool->table[page].stretches++ > 0) return;
+  if (mllm_kv_entry_of(pool, page)->stretches++ > 0) return;
   mllm_kv_page_retain(pool, page);
   pool->counted.published_pages++;
 }
@@ -56,7 +56,7 @@ static void forget(mllm_kv_pool *pool, mllm_kv_known *known) {
   known->serial = 0;
   known->next = pool->free_known;
   pool->free_known = number;
-  if (--pool->table[known->page].stretches > 0) return;
+  if (--mllm_kv_entry_of(pool, known->page)->stretches > 0) return;
   mllm_kv_page_release(pool, known->page);
   pool->counted.published_pages--;
 }
@@ -90,7 +90,7 @@ static mllm_kv_known *insert(mllm_kv_pool *pool, uint64_t before, const uint8_t 
 
 /* Pages that fall by length are read alike by all, fallen or not. */
 static bool is_inexact(const mllm_kv_pool *pool, uint32_t page) {
-  const mllm_kv_entry *entry = &pool->table[page];
+  const mllm_kv_entry *entry = mllm_kv_entry_of(pool, page);
   return pool->layout.recent == 0 && (entry->is_rounded || entry->state != MLLM_KV_NATIVE);
 }
 
@@ -110,7 +110,7 @@ mllm_status mllm_kv_publish(mllm_kv_pool *pool, const uint32_t *blocks, const ui
     const uint8_t *who = identity_at(before, identity);
     if (is_inexact(pool, page)) break;
     mllm_kv_known *known = find(pool, before, who, ids + at);
-    if (known == NULL && pool->table[page].state == MLLM_KV_NATIVE) {
+    if (known == NULL && mllm_kv_entry_of(pool, page)->state == MLLM_KV_NATIVE) {
       known = insert(pool, before, who, ids + at, page);
     }
     if (known == NULL) break;
@@ -148,7 +148,7 @@ bool mllm_kv_forget_page(mllm_kv_pool *pool) {
   const mllm_kv_known *oldest = NULL;
   for (uint32_t i = 0; pool->known != NULL && i < pool->n_known; i++) {
     const mllm_kv_known *known = &pool->known[i];
-    if (known->serial == 0 || pool->table[known->page].references > 1) continue;
+    if (known->serial == 0 || mllm_kv_entry_of(pool, known->page)->references > 1) continue;
     if (oldest == NULL || is_older(known, oldest)) oldest = known;
   }
   if (oldest == NULL) return false;

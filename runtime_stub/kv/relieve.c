@@ -49,7 +49,8 @@ static uint64_t gain(const mllm_kv_cache *kv, uint32_t block) {
   const uint32_t old = kv->length > pool->recent ? kv->length - pool->recent : 0;
   if (kv->state != MLLM_CACHE_AWAKE || page == MLLM_KV_NO_PAGE || old / page_tokens <= block)
     return 0;
-  if (pool->table[page].state != MLLM_KV_NATIVE || pool->table[page].references > 1) return 0;
+  const mllm_kv_entry *entry = mllm_kv_entry_of(pool, page);
+  if (entry->state != MLLM_KV_NATIVE || entry->references > 1) return 0;
   const uint32_t to = pool->granules_of[block == 0 ? MLLM_KV_DEMOTED_SINKS : MLLM_KV_DEMOTED];
   const uint32_t from = pool->granules_of[MLLM_KV_NATIVE];
   return to == 0 || to >= from ? 0 : (uint64_t)(from - to) * pool->granule_bytes;
@@ -80,7 +81,7 @@ static void let_fall(const relief *r, mllm_cache *cache) {
 }
 
 static uint64_t bytes_of_page(const mllm_kv_pool *pool, uint32_t page) {
-  return (uint64_t)pool->granules_of[pool->table[page].state] * pool->granule_bytes;
+  return (uint64_t)pool->granules_of[mllm_kv_entry_of(pool, page)->state] * pool->granule_bytes;
 }
 
 /* Bytes of the pages that no other conversation has. */
@@ -167,8 +168,9 @@ int mllm_kv_pool_admits(const mllm_kv_pool *pool, uint32_t tokens, mllm_priority
   if (tokens > pool->info.max_tokens || needed > all) return 0;
   uint64_t room = all - pool->counted.used_bytes;
   for (uint32_t i = 0; i < pool->numbers; i++) {
-    const bool is_taken = pool->table[i].references > 0;
-    if (is_taken && mllm_kv_page_holders(pool, i) == 0) room += bytes_of_page(pool, i);
+    const uint32_t page = mllm_kv_page_at(pool, i);
+    if (pool->table[i].references == 0 || mllm_kv_page_holders(pool, page) > 0) continue;
+    room += bytes_of_page(pool, page);
   }
   uint32_t slots = mllm_kv_spill_room(pool);
   for (uint32_t p = MLLM_PRIORITY_LOW; p > (uint32_t)priority; p--) {

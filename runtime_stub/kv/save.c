@@ -156,7 +156,7 @@ static mllm_status read_page(int file, mllm_kv_cache *kv, uint32_t block, const 
   const uint32_t number = mllm_kv_page_take(pool, (mllm_kv_state)page.state);
   if (number == MLLM_KV_NO_PAGE) return is_full(pool, h, error);
   kv->blocks[block] = number;
-  pool->table[number].is_rounded = page.rounded != 0;
+  mllm_kv_entry_of(pool, number)->is_rounded = page.rounded != 0;
   unsigned char *bytes = mllm_kv_page_bytes_of(pool, number);
   if (!mllm_read_all(file, bytes, kv->layout.bytes[page.state])) return is_short(error);
   const bool good = mllm_kv_open_block(&kv->layout, block, key, h->whole, &page, bytes);

@@ -16,8 +16,8 @@ bool mllm_kv_seal_block(const mllm_kv_cache *cache, uint32_t block, const uint8_
   const mllm_kv_page page = mllm_kv_cache_page(cache, block);
   const uint32_t start = block * layout->page_tokens;
   const uint32_t written = cache->written > start ? cache->written - start : 0;
-  *head = (mllm_kv_page_head){.state = page.state,
-                              .rounded = cache->pool->table[cache->blocks[block]].is_rounded};
+  const mllm_kv_entry *entry = mllm_kv_entry_of(cache->pool, cache->blocks[block]);
+  *head = (mllm_kv_page_head){.state = page.state, .rounded = entry->is_rounded};
   if (page.state == MLLM_KV_NATIVE) {
     memset(bytes, 0, layout->bytes[MLLM_KV_NATIVE]);
     mllm_kv_copy_tokens(layout, page.bytes, bytes,

@@ -219,7 +219,7 @@ static mllm_status read_block(mllm_kv_cache *cache, uint32_t block, bool *is_los
                      "the pool of cache '%s' has no room for the %u tokens of a conversation that "
                      "sleeps", cache->info.name, cache->written);
   cache->blocks[block] = page;
-  pool->table[page].is_rounded = head->rounded != 0;
+  mllm_kv_entry_of(pool, page)->is_rounded = head->rounded != 0;
   unsigned char *bytes = mllm_kv_page_bytes_of(pool, page);
   const size_t size = cache->layout.bytes[head->state];
   uint8_t whole[32];
@@ -284,9 +284,10 @@ void mllm_kv_cache_drop(mllm_kv_cache *cache) {
     const uint32_t page = cache->blocks[i];
     const uint32_t slot = cache->slots == NULL ? MLLM_KV_NO_SLOT : cache->slots[i];
     if (page == MLLM_KV_NO_PAGE && slot == MLLM_KV_NO_SLOT) continue;
+    const uint32_t state = page == MLLM_KV_NO_PAGE ? pool->spill->slots[slot].head.state
+                                                   : mllm_kv_entry_of(pool, page)->state;
     pool->counted.dropped_pages++;
-    pool->counted.dropped_bytes += cache->layout.bytes[
-        page == MLLM_KV_NO_PAGE ? pool->spill->slots[slot].head.state : pool->table[page].state];
+    pool->counted.dropped_bytes += cache->layout.bytes[state];
   }
   mllm_kv_cache_empty(cache);
   cache->state = MLLM_CACHE_DROPPED;

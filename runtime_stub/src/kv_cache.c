@@ -121,15 +121,15 @@ mllm_status mllm_kv_cache_ready(const mllm_kv_cache *cache, mllm_error *error) {
 mllm_kv_page mllm_kv_cache_page(const mllm_kv_cache *cache, uint32_t block) {
   const uint32_t page = cache->blocks[block];
   return (mllm_kv_page){.bytes = mllm_kv_page_bytes_of(cache->pool, page),
-                        .state = (mllm_kv_state)cache->pool->table[page].state};
+                        .state = (mllm_kv_state)mllm_kv_entry_of(cache->pool, page)->state};
 }
 
 /* A block's page becomes one that this conversation alone has, with its first `kept` tokens. */
 static bool make_writable(mllm_kv_cache *cache, uint32_t block, uint32_t kept) {
   mllm_kv_pool *pool = cache->pool;
   const uint32_t old = cache->blocks[block];
-  if (old != MLLM_KV_NO_PAGE && pool->table[old].references == 1 &&
-      pool->table[old].state == MLLM_KV_NATIVE) {
+  if (old != MLLM_KV_NO_PAGE && mllm_kv_entry_of(pool, old)->references == 1 &&
+      mllm_kv_entry_of(pool, old)->state == MLLM_KV_NATIVE) {
     return true;
   }
   const uint32_t made = mllm_kv_page_take(pool, MLLM_KV_NATIVE);
@@ -137,7 +137,8 @@ static bool make_writable(mllm_kv_cache *cache, uint32_t block, uint32_t kept) {
   if (old != MLLM_KV_NO_PAGE) {
     const mllm_kv_page from = mllm_kv_cache_page(cache, block);
     unsigned char *to = mllm_kv_page_bytes_of(pool, made);
-    pool->table[made].is_rounded = pool->table[old].is_rounded || from.state != MLLM_KV_NATIVE;
+    mllm_kv_entry_of(pool, made)->is_rounded =
+        mllm_kv_entry_of(pool, old)->is_rounded || from.state != MLLM_KV_NATIVE;
     if (from.state == MLLM_KV_NATIVE) {
       mllm_kv_copy_tokens(&cache->layout, from.bytes, to, kept);
       pool->counted.copied_pages++;
@@ -185,15 +186,15 @@ uint64_t mllm_kv_cache_demote_block(mllm_kv_cache *cache, uint32_t block) {
   const uint32_t old = cache->blocks[block];
   const mllm_kv_state to = block == 0 ? MLLM_KV_DEMOTED_SINKS : MLLM_KV_DEMOTED;
   const uint32_t smaller = pool->granules_of[to];
-  if (pool->table[old].state != MLLM_KV_NATIVE) return 0;
-  if (pool->spare != NULL && pool->table[old].references == 1 && smaller > 0 &&
+  if (mllm_kv_entry_of(pool, old)->state != MLLM_KV_NATIVE) return 0;
+  if (pool->spare != NULL && mllm_kv_entry_of(pool, old)->references == 1 && smaller > 0 &&
       smaller <= pool->granules_of[MLLM_KV_NATIVE])
     return demote_in_place(pool, old, to);
   const uint32_t made = mllm_kv_page_take(pool, to);
   if (made == MLLM_KV_NO_PAGE) return 0;
   const unsigned char *from = mllm_kv_page_bytes_of(pool, old);
   mllm_kv_demote(&cache->layout, from, mllm_kv_page_bytes_of(pool, made), to);
-  const bool was_last = pool->table[old].references == 1;
+  const bool was_last = mllm_kv_entry_of(pool, old)->references == 1;
   mllm_kv_page_release(pool, old);
   cache->blocks[block] = made;
   pool->counted.demoted_pages++;

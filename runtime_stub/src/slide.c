@@ -60,14 +60,14 @@ static bool own_pages(mllm_kv_cache *cache, uint32_t first, bool *falls) {
   mllm_kv_pool *pool = cache->pool;
   for (uint32_t block = first; block < pages_of(cache); block++) {
     const uint32_t old = cache->blocks[block];
-    const mllm_kv_state state = (mllm_kv_state)pool->table[old].state;
+    const mllm_kv_state state = (mllm_kv_state)mllm_kv_entry_of(pool, old)->state;
     *falls = *falls || state != MLLM_KV_NATIVE;
-    if (pool->table[old].references == 1) continue;
+    if (mllm_kv_entry_of(pool, old)->references == 1) continue;
     const uint32_t made = mllm_kv_page_take(pool, state);
     if (made == MLLM_KV_NO_PAGE) return false;
     memcpy(mllm_kv_page_bytes_of(pool, made), mllm_kv_page_bytes_of(pool, old),
            cache->layout.bytes[state]);
-    pool->table[made].is_rounded = pool->table[old].is_rounded;
+    mllm_kv_entry_of(pool, made)->is_rounded = mllm_kv_entry_of(pool, old)->is_rounded;
     pool->counted.copied_pages++;
     mllm_kv_page_release(pool, old);
     cache->blocks[block] = made;
@@ -93,7 +93,7 @@ static void turn_back(mllm_kv_cache *cache, const mllm_turn_of_keys *turns, doub
   const uint32_t page_tokens = layout->page_tokens;
   for (uint32_t block = 1; block < pages_of(cache); block++) {
     const uint32_t page = cache->blocks[block], left = cache->written - block * page_tokens;
-    const mllm_kv_state state = (mllm_kv_state)cache->pool->table[page].state;
+    const mllm_kv_state state = (mllm_kv_state)mllm_kv_entry_of(cache->pool, page)->state;
     unsigned char *bytes = mllm_kv_page_bytes_of(cache->pool, page);
     if (state == MLLM_KV_NATIVE) {
       rotate_page(layout, bytes, left < page_tokens ? left : page_tokens, turns, positions);
