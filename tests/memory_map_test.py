@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from xdsl.ir import Block, Operation
 
 from mllm_compiler.assembly import plan_record
 from mllm_compiler.backends.c.emit import emit
@@ -20,6 +21,8 @@ from mllm_compiler.dialects import cpu
 from mllm_compiler.memory_map import boxes_of, memory_section, peak_of
 from mllm_compiler.passes.arena import PLAIN
 from mllm_compiler.passes.graphs import functions
+from mllm_compiler.passes.joined import is_placed
+from mllm_compiler.passes.plan_memory import SLOT
 from tests.cli.recipes import tiny
 
 SVG = re.compile(r"<svg class=.*</svg>", re.DOTALL)
@@ -143,6 +146,13 @@ def test_a_plan_of_no_buffers_has_no_picture() -> None:
     assert memory_section(PlanRecord()) == ""
 
 
+def slot_of(op: Operation | Block) -> tuple[int, int]:
+    assert isinstance(op, cpu.CpuOp)
+    slot = op.attributes[SLOT]
+    assert isinstance(slot, cpu.SlotAttr)
+    return slot.offset.data, slot.size.data
+
+
 def test_ir_header_and_manifest_name_the_same_offsets(tmp_path: Path) -> None:
     output = tmp_path / "eyes.mllm_bundle"
     compiled = compile_model(Request(model=tiny("tiny-vlm"), output=output, emit_c=True))
@@ -164,8 +174,11 @@ def test_ir_header_and_manifest_name_the_same_offsets(tmp_path: Path) -> None:
         re.MULTILINE,
     )
     plan = compiled.manifest.plan
-    assert {(int(offset), int(size)) for offset, size, *_ in defined} == slots
-    assert {(b.offset, b.size) for b in plan.buffers} == slots
+    joined = [op for graph in functions(compiled.module) for op in graph.walk() if is_placed(op)]
+    parts = {slot_of(x.owner) for join in joined for x in join.operands}
+    assert len(parts) == 2
+    assert {(int(offset), int(size)) for offset, size, *_ in defined} == slots - parts
+    assert {(b.offset, b.size) for b in plan.buffers} == slots - parts
     want = sorted((b.offset, b.size, b.first, b.last, b.name) for b in plan.buffers)
     assert sorted((*map(int, numbers), name) for *numbers, name in defined) == want
     assert f"#define EYES_ARENA_BYTES {plan.plan}ull" in header

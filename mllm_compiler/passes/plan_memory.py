@@ -8,27 +8,26 @@ All entries are one problem: they run one after another in the order of the pipe
 that its `overlaps` let run at the same time. A tensor that one hands to another lives from its
 producer to the end of its last reader, and both name the same slot. Sizes are those at the symbols'
 bounds. An alias shares its operand's bytes, and an elementwise op or a norm writes over an operand
-that dies there. So the product of a projector whose norm makes a shared tensor is written into that
-tensor, and normed in place. Tensors that the caller binds have a slot only where a default place is
-of use: shared ones, and results up to 16 MiB.
+that dies there. A join whose operands can be written where it has them is no stage (`joined.py`),
+where that makes the plan no larger. So the product of a projector whose norm makes a shared tensor
+is written into that tensor, and normed in place. Tensors that the caller binds have a slot only
+where a default place is of use: shared ones, and results up to 16 MiB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Final
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.passes import ModulePass
 
 from mllm_compiler.dialects import cpu
 from mllm_compiler.dialects.cpu.elementwise import ElementwiseOp
-from mllm_compiler.dialects.types import ranked, shape_of
 from mllm_compiler.errors import CompileError
 from mllm_compiler.passes import arena
 from mllm_compiler.passes.banks import OverfullError, check_banks, plan_banks
@@ -44,23 +43,17 @@ from mllm_compiler.passes.graphs import (
     return_of,
     role_of,
     set_attribute,
-    symbol_bound,
     users,
 )
 from mllm_compiler.passes.intervals import Overlap
+from mllm_compiler.passes.joined import candidates, is_placed, joint_of, place
+from mllm_compiler.passes.most_bytes import nbytes
 from mllm_compiler.passes.named_banks import BANKS, PLAN, banks_of, parts_attribute, refusal
-from mllm_compiler.weights import DTYPES
 
 SLOT: Final = "slot"
 IO_SLOT: Final = "cpu.slot"
 LARGEST_RESULT: Final = 16 << 20
 """Bytes up to which a result that no other graph reads has a default place in the arena."""
-
-ADDRESSABLE: Final = 1 << 47
-"""Bytes that a process of a 64-bit system can address."""
-
-MOST_DIMS: Final = 8
-"""Of a tensor of the runtime: `MLLM_MAX_RANK` of `mllm.h`."""
 
 LANGUAGE: Final = ("language-model", "prefill", "decode")
 """Roles of the graphs of a language model."""
@@ -77,7 +70,8 @@ class Buffer:
     """Bytes that one value, and all that alias it or were written over it, live in.
 
     `graphs` are those that touch it: the one that writes it, then those that it is handed to.
-    `device` says that a device reads or writes it itself.
+    `parts` are values that lie in it, at so many bytes from its start. `device` says that a device
+    reads or writes it itself.
     """
 
     name: str
@@ -86,6 +80,7 @@ class Buffer:
     last: int
     graphs: list[str]
     values: list[SSAValue] = field(default_factory=list[SSAValue])
+    parts: list[tuple[SSAValue, int]] = field(default_factory=list[tuple[SSAValue, int]])
     device: bool = False
 
 
@@ -126,13 +121,8 @@ class PlanMemory(ModulePass):
 
 def plan_module(module: ModuleOp, banks: Sequence[arena.Bank] = (arena.PLAIN,)) -> arena.Arena:
     """Plans a lowered module and writes slots, size, bound and parts of banks into it."""
-    planner = Planner(module)
-    intervals, overlaps = planner.intervals(), planner.overlaps
-    try:
-        plan = plan_banks(intervals, banks, overlaps=overlaps)
-    except OverfullError as overfull:
-        raise refusal(overfull) from None
-    check_banks(intervals, plan, overlaps)
+    planner, plan = _best(module, banks)
+    check_banks(planner.intervals(), plan, planner.overlaps)
     for buffer, offset in zip(planner.buffers, plan.offsets, strict=True):
         planner.annotate(buffer, offset)
     facts: dict[str, Attribute] = {
@@ -144,6 +134,30 @@ def plan_module(module: ModuleOp, banks: Sequence[arena.Bank] = (arena.PLAIN,)) 
         facts |= {BANKS: parts_attribute(plan)}
     module.attributes[PLAN] = DictionaryAttr(facts)
     return plan
+
+
+def _best(module: ModuleOp, banks: Sequence[arena.Bank]) -> tuple[Planner, arena.Arena]:
+    """The smaller plan of two: joins that move nothing, or all joins as stages.
+
+    Raises:
+        CompileError: MLC-R009, neither keeps within the banks.
+    """
+    joins = candidates(module, pipeline_of(module).bound_of)
+    made: list[tuple[bool, Planner, arena.Arena]] = []
+    refused: OverfullError | None = None
+    for placed in (True, False) if joins else (False,):
+        place(joins, on=placed)
+        planner = Planner(module)
+        try:
+            plan = plan_banks(planner.intervals(), banks, overlaps=planner.overlaps)
+            made.append((placed, planner, plan))
+        except OverfullError as overfull:
+            refused = overfull
+    if refused is not None and not made:
+        raise refusal(refused)
+    placed, planner, plan = min(made, key=lambda found: found[2].plan)
+    place(joins, on=placed)
+    return planner, plan
 
 
 class Planner:
@@ -202,6 +216,10 @@ class Planner:
         for value in buffer.values:
             assert isinstance(value.owner, cpu.CpuOp)
             value.owner.attributes[slot_name(value)] = slot
+        for value, start in buffer.parts:
+            assert isinstance(value.owner, cpu.CpuOp)
+            part = cpu.SlotAttr.of(offset + start, nbytes(value, self.bounds))
+            value.owner.attributes[slot_name(value)] = part
         for graph, index in self._outputs.get(id(buffer), ()):
             set_attribute(graph, "res_attrs", index, IO_SLOT, slot)
         for graph, index, shared in self._inputs:
@@ -211,7 +229,7 @@ class Planner:
     def _enter(self, graph: FuncOp) -> None:
         name, start = graph.sym_name.data, self._time
         stages = stages_of(graph)
-        times = {op: start + i for i, op in enumerate(stages)}
+        times = dict[Operation, int]((op, start + i) for i, op in enumerate(stages))
         end = self._time = start + len(stages)
         self.spans[name] = start, end
         for index, port in enumerate(argument_names(graph)):
@@ -225,6 +243,9 @@ class Planner:
         ports, homes = result_names(graph), dict[SSAValue, Buffer]()
         for op in stages:
             for value in op.results:
+                if joint := joint_of(value):
+                    self._join(name, value, joint, times, homes)
+                    continue
                 home = self._reuse(op, value, homes, times[op])
                 if value in returned:
                     size = nbytes(value, self.bounds)
@@ -240,6 +261,27 @@ class Planner:
                 home.last = max(home.last, last)
                 home.values.append(value)
                 homes[value] = home
+
+    def _join(
+        self,
+        graph: str,
+        value: SSAValue,
+        joint: tuple[cpu.ConcatOp, int],
+        times: Mapping[Operation, int],
+        homes: dict[SSAValue, Buffer],
+    ) -> None:
+        """Gives a value its place in what it is joined to, which lives from its first part on."""
+        (join, start), maker = joint, value.owner
+        whole = homes.get(join.y)
+        if whole is None:
+            assert isinstance(maker, Operation)
+            last = max((times[u] for u in readers(join.y)), default=times[maker])
+            label = f"{graph}: {location_of(join)}"
+            size = nbytes(join.y, self.bounds)
+            whole = homes[join.y] = Buffer(label, size, times[maker], last, [graph], [join.y])
+            self.buffers.append(whole)
+        whole.parts.append((value, start))
+        whole.device |= _on_device(value) or _on_device(join.y)
 
     def _result(
         self, graph: FuncOp, index: int, name: str, made: Buffer, home: Buffer | None
@@ -310,7 +352,7 @@ def port_slot(graph: FuncOp, side: str, index: int) -> cpu.SlotAttr | None:
 def stages_of(graph: FuncOp) -> list[cpu.CpuOp]:
     """The calls of kernels in a lowered graph."""
     ops = (op for op in block_of(graph).ops if isinstance(op, cpu.CpuOp))
-    return [op for op in ops if not isinstance(op, cpu.AliasOp)]
+    return [op for op in ops if not isinstance(op, cpu.AliasOp) and not is_placed(op)]
 
 
 def root(value: SSAValue) -> SSAValue:
@@ -324,43 +366,8 @@ def readers(value: SSAValue) -> list[cpu.CpuOp]:
     """The stages that read a value, under its own name or an alias."""
     found: list[cpu.CpuOp] = []
     for op in users(value):
-        if isinstance(op, cpu.AliasOp):
-            found += readers(op.y)
+        if isinstance(op, cpu.AliasOp) or is_placed(op):
+            found += readers(op.results[0])
         elif isinstance(op, cpu.CpuOp):
             found.append(op)
     return found
-
-
-def nbytes(value: SSAValue, bounds: Mapping[str, int]) -> int:
-    """The bytes of a tensor with every symbol at its bound.
-
-    Raises:
-        CompileError: MLC-R001, the runtime has no such tensors; MLC-R003, a dimension is known only
-            when the model runs; MLC-R006, there are more bytes than a process can address.
-    """
-    kind = ranked(value)
-    dtype = None if kind is None else DTYPES.get(str(kind.element_type))
-    if kind is None or dtype is None or kind.get_num_dims() > MOST_DIMS:
-        message = f"the runtime has no tensors of type {value.type}"
-        remedy = "use the target numpy, or change the type in the model"
-        raise _refused("MLC-R001", message, value, remedy)
-    dims = shape_of(value)
-    shape = ", ".join(map(str, dims))
-    if any(d.unknown for d in dims):
-        message = f"the shape [{shape}] depends on data, memory cannot be planned"
-        raise _refused("MLC-R003", message, value, "use the target numpy")
-    symbols = {s for d in dims for s in d.symbols()}
-    largest = {s: symbol_bound(s, dict(bounds)) for s in symbols}
-    size = prod(d.upper(largest) for d in dims) * dtype.itemsize
-    if size > ADDRESSABLE:
-        message = f"a tensor of shape [{shape}] takes {size} bytes at its bound"
-        raise _refused("MLC-R006", message, value, "lower the bounds in [dims] of model.toml")
-    return size
-
-
-def _refused(code: str, message: str, value: SSAValue, remedy: str) -> CompileError:
-    owner = value.owner
-    place = location_of(owner) if isinstance(owner, Operation) else "input"
-    if isinstance(value, BlockArgument) and isinstance(graph := owner.parent_op(), FuncOp):
-        place = f"input '{argument_names(graph)[value.index]}'"
-    return CompileError(code, message, location=place, remedy=remedy)

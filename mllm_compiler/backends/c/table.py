@@ -31,11 +31,11 @@ from mllm_compiler.passes.graphs import (
     role_of,
     symbol_bound,
 )
+from mllm_compiler.passes.most_bytes import nbytes
 from mllm_compiler.passes.named_banks import PLAN, parts_of
 from mllm_compiler.passes.pack_weights import ALIGNMENT, PackedWeight
 from mllm_compiler.passes.plan_memory import (
     Planner,
-    nbytes,
     port_slot,
     root,
     slot_name,
