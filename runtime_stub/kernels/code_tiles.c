@@ -242,38 +242,37 @@ MLLM_INLINE void shifts_at(const mllm_code_tile *t, size_t block, vu *shift) {
 /* The sums of bytes become those of codes less zero points, modulo 2^32: what is right fits. Then
  * y += sums scale x_scale of a block that is done; the sums of another one are held. */
 MLLM_INLINE void end_span(const mllm_code_tile *t, const span *s, const int32_t *sums,
-                          const bool corrects) {
+                          const bool corrects, const bool is_plain) {
   vu shift[PANEL_VECTORS] = {(vu){0}};
-  float scale[PANEL];
+  float scale[PANEL] = {0};
+  vd wide[2 * PANEL_VECTORS];
+  const bool is_done = is_plain || s->is_done, adds = !is_plain && (s->is_begun || !s->is_done);
+  const bool has_zeros = !is_plain && t->x_zeros != NULL;
+  const bool is_scaled = !is_plain && t->x_scale != NULL;
   if (corrects) shifts_at(t, s->block, shift);
-  if (s->is_done) scales_at(t->codes, t->panel, s->block, scale);
+  if (is_done) scales_at(t->codes, t->panel, s->block, scale);
+  for (size_t h = 0; h < 2 * PANEL_VECTORS; h++) wide[h] = doubles_at(scale + h * HALF);
   const int32_t *ones = sums + t->rows * PANEL;
   for (size_t r = 0; r < t->rows; r++, sums += PANEL) {
-    const uint32_t x_sum = (uint32_t)t->x_sums[r * t->x_spans + s->index];
-    const uint32_t x_zero =
-        t->x_zeros == NULL ? 0 : (uint32_t)t->x_zeros[r * t->x_spans + s->index];
-    const double x_scale =
-        t->x_scale == NULL
-            ? 1.0
-            : (double)t->x_scale[r * t->x_scale_row + s->block * t->x_scale_block];
-    for (size_t v = 0; v < PANEL_VECTORS; v++) {
+    const size_t at = r * t->x_spans + s->index;
+    const uint32_t x_sum = (uint32_t)t->x_sums[at];
+    const uint32_t x_zero = has_zeros ? (uint32_t)t->x_zeros[at] : 0;
+    const size_t place = r * t->x_scale_row + s->block * t->x_scale_block;
+    const double x_scale = is_scaled ? (double)t->x_scale[place] : 1.0;
+    for (size_t h = 0; h < 2 * PANEL_VECTORS; h++) {
+      const size_t v = h / 2;
       vu sum = (vu)(*(const vi_any *)(sums + v * LANES));
       if (corrects) sum -= shift[v] * x_sum;
-      if (t->x_zeros != NULL)
+      if (has_zeros)
         sum -= ((vu)(*(const vi_any *)(ones + v * LANES)) - (uint32_t)s->codes * shift[v]) * x_zero;
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; half++) {
-        const size_t at = v * LANES + (size_t)half * HALF;
-        vd part = doubles((vi)sum, half);
-        vd_any *held = (vd_any *)(t->sums + r * PANEL + at);
-        vd_any *y = (vd_any *)(t->y + r * PANEL + at);
-        if (s->is_begun || !s->is_done) part += *held;
-        if (s->is_begun || !s->is_done) *held = s->is_done ? (vd){0} : part;
-        if (!s->is_done) continue;
-        part *= doubles_at(scale + at);
-        if (t->x_scale != NULL) part *= x_scale;
-        *y += part;
-      }
+      vd part = doubles((vi)sum, (int)(h % 2));
+      vd_any *held = (vd_any *)(t->sums + r * PANEL + h * HALF);
+      if (adds) part += *held;
+      if (adds) *held = is_done ? (vd){0} : part;
+      if (!is_done) continue;
+      part *= wide[h];
+      if (is_scaled) part *= x_scale;
+      *(vd_any *)(t->y + r * PANEL + h * HALF) += part;
     }
   }
 }
@@ -358,10 +357,10 @@ static void code_tile(const mllm_code_tile *t) {
     multiply_rows(quads, x, t->x_stride, first, last, sums, rows, kind);
     s.codes = end - k;
     s.is_done = end == block_end || end == c->depth;
-    if (corrects)
-      end_span(t, &s, sums, true);
+    if (s.is_done && !s.is_begun && t->x_zeros == NULL && t->x_scale == NULL)
+      corrects ? end_span(t, &s, sums, true, true) : end_span(t, &s, sums, false, true);
     else
-      end_span(t, &s, sums, false);
+      end_span(t, &s, sums, true, false);
     s.is_begun = false;
     x += (last - first) * QUAD;
     k = end;
