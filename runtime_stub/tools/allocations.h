@@ -1,9 +1,14 @@
-/* allocations.h - ends the process at the first allocation behind a point. */
+/* allocations.h - counts allocations, or ends the process at the first one behind a point. */
 #ifndef MLLM_ALLOCATIONS_H
 #define MLLM_ALLOCATIONS_H
 
-/* Whether calls of malloc and the like can be seen here; without, the next function does nothing. */
+#include <stddef.h>
+
+/* Whether calls of malloc and the like can be seen here; without, the rest does nothing. */
 int mllm_allocations_are_seen(void);
+
+/* So far, of all threads. */
+size_t mllm_allocations_count(void);
 
 /* on: from now on an allocation, of whatever thread, ends the process with exit status 70 and a line on
  * stderr. 0: no more. */

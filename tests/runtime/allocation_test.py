@@ -15,8 +15,10 @@ SOURCES = Path(__file__).parent / "c"
 def test_no_allocation_after_start(tmp_path: Path) -> None:
     library = library_path()
     program, cases = tmp_path / "no_malloc", tmp_path / "cases.bin"
-    command = ["cc", "-std=c11", "-O1", f"-I{ROOT}/runtime_stub/include", "-o", str(program)]
+    command = ["cc", "-std=c11", "-O1", "-o", str(program)]
+    command += [f"-I{ROOT}/runtime_stub/{part}" for part in ("include", "tools")]
     command += [str(SOURCES / name) for name in ("no_malloc.c", "cases.c")]
+    command += [f"{ROOT}/runtime_stub/tools/allocations.c"]
     command += [str(library), f"-Wl,-rpath,{library.parent}", "-lm"]
     subprocess.run(command, check=True)
     write_cases(cases)

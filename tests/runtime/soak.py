@@ -20,8 +20,9 @@ def soak(folder: Path, name: str, *arguments: str | Path) -> dict[str, int]:
     """
     library, program = library_path(), folder / name
     command = ["cc", "-std=c11", "-O1", "-D_POSIX_C_SOURCE=200809L", "-o", str(program)]
-    command += [f"-I{ROOT}/runtime_stub/include"]
+    command += [f"-I{ROOT}/runtime_stub/{part}" for part in ("include", "tools")]
     command += [str(SOURCES / source) for source in (f"{name}.c", "soak.c")]
+    command += [f"{ROOT}/runtime_stub/tools/allocations.c"]
     command += [str(library), f"-Wl,-rpath,{library.parent}", "-lm"]
     subprocess.run(command, check=True)
     done = subprocess.run([program, *arguments], check=False, capture_output=True, text=True)

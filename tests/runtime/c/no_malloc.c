@@ -4,43 +4,11 @@
  *
  *     no_malloc FILE
  */
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "allocations.h"
 #include "cases.h"
-
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *memory, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
-
-static atomic_bool watching;
-static atomic_size_t calls;
-
-static void note(void) {
-  if (atomic_load(&watching)) atomic_fetch_add(&calls, 1);
-}
-
-void *malloc(size_t bytes) {
-  note();
-  return __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes) {
-  note();
-  return __libc_calloc(count, bytes);
-}
-
-void *realloc(void *memory, size_t bytes) {
-  note();
-  return __libc_realloc(memory, bytes);
-}
-
-void *aligned_alloc(size_t alignment, size_t bytes) {
-  note();
-  return __libc_memalign(alignment, bytes);
-}
 
 static size_t calls_of(const test_case *test) {
   mllm_error error;
@@ -48,23 +16,22 @@ static size_t calls_of(const test_case *test) {
   mllm_session *session = NULL;
   mllm_tensor out = {.name = "y", .bytes = test->expected.bytes};
   out.data = aligned_alloc(64, (test->expected.bytes + 127) / 64 * 64);
-  atomic_store(&calls, 0);
-  atomic_store(&watching, true);
+  size_t calls = mllm_allocations_count();
   mllm_status status =
       mllm_model_create_on(test->program, test->program_bytes, test->weights, test->weight_bytes,
                            NULL, &test_device, 1, &model, &error);
   if (status == MLLM_OK) {
     status = mllm_session_create(model, &(mllm_session_options){.threads = 3}, &session, &error);
   }
-  if (status != MLLM_OK || atomic_load(&calls) == 0) return SIZE_MAX; /* nothing is being watched */
-  atomic_store(&calls, 0);
+  if (status != MLLM_OK || mllm_allocations_count() == calls) return SIZE_MAX; /* it sees nothing */
+  calls = mllm_allocations_count();
   status = mllm_run(session, 0, test->inputs, test->n_inputs, &out, 1, &error);
   mllm_tensor wrong = {.name = "nobody", .dtype = MLLM_F32};
   (void)mllm_run(session, 0, &wrong, 1, NULL, 0, &error);
-  atomic_store(&watching, false);
+  calls = mllm_allocations_count() - calls;
   mllm_session_destroy(session);
   mllm_model_destroy(model);
-  return status == MLLM_OK ? atomic_load(&calls) : SIZE_MAX;
+  return status == MLLM_OK ? calls : SIZE_MAX;
 }
 
 int main(int argc, char **argv) {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-int soak_no_memory;
+#include "allocations.h"
 
 void soak_must(mllm_status status, const mllm_error *error) {
   if (status == MLLM_OK) return;
@@ -56,9 +56,9 @@ void soak_answer(soak *s, question *q) {
   q->answer = SOAK_EMPTY;
   soak_must(mllm_generate_start(s->generator, &q->prompt, &q->options, &error), &error);
   for (mllm_piece piece = {0};;) {
-    soak_no_memory = 1;
+    mllm_allocations_forbid(1);
     const mllm_status status = mllm_generate_next(s->generator, &piece, &error);
-    soak_no_memory = 0;
+    mllm_allocations_forbid(0);
     soak_must(status, &error);
     if (piece.token == MLLM_NO_TOKEN) return;
     q->answer = soak_add(q->answer, piece.token);

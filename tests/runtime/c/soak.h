@@ -30,8 +30,7 @@ void soak_close(soak *s);
 uint64_t soak_random(uint64_t *state);
 /* Fills a question with up to `words` words, greedy or drawn, sometimes with guesses. */
 void soak_ask(question *q, uint32_t words, uint32_t fewest, uint32_t most, uint64_t *state);
-/* Asks it alone and notes the answer; while it decodes, soak_no_memory is 1. */
-extern int soak_no_memory;
+/* Asks it alone and notes the answer; an allocation while it decodes ends the process. */
 void soak_answer(soak *s, question *q);
 
 enum { SOAK_EMPTY = 1469598103u };

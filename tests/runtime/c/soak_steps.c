@@ -12,29 +12,6 @@
 
 enum { QUESTIONS = 64, FEWEST = 8, MOST = 24 };
 
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t count, size_t bytes);
-void *__libc_realloc(void *memory, size_t bytes);
-
-static void allocate(void) {
-  if (soak_no_memory) abort();
-}
-
-void *malloc(size_t bytes) {
-  allocate();
-  return __libc_malloc(bytes);
-}
-
-void *calloc(size_t count, size_t bytes) {
-  allocate();
-  return __libc_calloc(count, bytes);
-}
-
-void *realloc(void *memory, size_t bytes) {
-  allocate();
-  return __libc_realloc(memory, bytes);
-}
-
 /* A conversation that runs, in the row that its number points to. */
 typedef struct row {
   uint32_t number;
