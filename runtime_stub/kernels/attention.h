@@ -28,12 +28,16 @@ typedef struct mllm_attention {
 /* Checks mask, bias and params, then runs over the context's threads. */
 mllm_status mllm_attention_run(const mllm_call *call, mllm_attention *attention);
 
-/* Whether native pages have to be decoded before they are read; and whether any page may have to. */
-bool mllm_kv_is_coded(const mllm_kv_view *view);
+/* Whether pages may have to be decoded before they are read. */
 bool mllm_kv_needs_room(const mllm_kv_view *view);
 
-/* Rows of head `head` from token `token` on, within one page; *count of them, at most `limit`.
- * Those that are no floats, at most MLLM_KV_ROOM, are decoded into room[MLLM_KV_ROOM, head_dim]. */
+/* Rows of head `head` from token `token` on, within one page; *count of them, at most `limit`, and
+ * at most MLLM_KV_ROOM of those that are no floats. Those that cannot be read as they are stored
+ * are decoded into room[MLLM_KV_ROOM, head_dim]. */
+mllm_kv_stored mllm_kv_stored_rows(const mllm_kv_view *view, size_t head, size_t token,
+                                   size_t limit, float *room, size_t *count);
+
+/* The same rows as floats. */
 const float *mllm_kv_rows(const mllm_kv_view *view, size_t head, size_t token, size_t limit,
                           float *room, size_t *count);
 
@@ -61,7 +65,8 @@ size_t mllm_attention_start(const mllm_attention *attention, size_t first);
 /* Heads are small enough for the tiles to lie in scratch. */
 bool mllm_attention_fits_tiles(const mllm_attention *attention);
 
-/* Items batch * queries * heads, or as many of those as share rows that are decoded. */
+/* Items batch * queries * heads; those of a kv head that a thread has one behind another share the
+ * reading of its rows. */
 void mllm_attention_rows(mllm_context *context, const mllm_attention *attention);
 
 /* Items batch * kv_heads * blocks of query rows, through packed tiles. */

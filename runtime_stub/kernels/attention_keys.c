@@ -4,41 +4,73 @@
 
 #include "attention.h"
 
-bool mllm_kv_is_coded(const mllm_kv_view *view) {
+static bool is_coded(const mllm_kv_view *view) {
   return view->cache != NULL && view->cache->layout.formats[view->layer] != MLLM_KV_F32;
 }
 
 bool mllm_kv_needs_room(const mllm_kv_view *view) {
-  return mllm_kv_is_coded(view) ||
+  return is_coded(view) ||
          (view->cache != NULL && view->cache->layout.bytes[MLLM_KV_DEMOTED] > 0);
+}
+
+/* Rows of native codes that a query reads as if their page had fallen to 4 bits. */
+static bool are_rounded(const mllm_kv_view *view, mllm_kv_page page, size_t page_end) {
+  return page.state == MLLM_KV_NATIVE && page_end <= view->old;
+}
+
+static size_t page_end_of(const mllm_kv_view *view, size_t token) {
+  const size_t page_tokens = view->cache->layout.page_tokens;
+  return (token / page_tokens + 1) * page_tokens;
+}
+
+/* Decodes count rows within a page. */
+static void decode_rows(const mllm_kv_view *view, mllm_kv_page page, size_t head, size_t token,
+                        size_t count, float *room) {
+  const mllm_kv_layout *layout = &view->cache->layout;
+  const uint32_t within = (uint32_t)(token % layout->page_tokens);
+  mllm_kv_read_rows(layout, page.bytes, page.state, view->layer, view->kind, (uint32_t)head, within,
+                    (uint32_t)count, room);
+  if (!are_rounded(view, page, page_end_of(view, token))) return;
+  const size_t sinks = token < MLLM_KV_SUB_BLOCK ? MLLM_KV_SUB_BLOCK - token : 0;
+  if (sinks >= count) return;
+  mllm_kv_round_to_4(room + sinks * layout->head_dim, view->kind, (uint32_t)(count - sinks),
+                     layout->head_dim);
+}
+
+mllm_kv_stored mllm_kv_stored_rows(const mllm_kv_view *view, size_t head, size_t token,
+                                   size_t limit, float *room, size_t *count) {
+  mllm_kv_stored rows = {.format = MLLM_KV_F32, .data = room, .stride = view->token_stride};
+  *count = limit;
+  if (view->cache == NULL) {
+    rows.data = (const float *)(const void *)view->base + head * view->head_stride +
+                token * view->token_stride;
+    return rows;
+  }
+  const mllm_kv_layout *layout = &view->cache->layout;
+  const size_t end = page_end_of(view, token);
+  const uint32_t within = (uint32_t)(token % layout->page_tokens);
+  const mllm_kv_page page =
+      mllm_kv_cache_page(view->cache, (uint32_t)(token / layout->page_tokens));
+  if (end - token < limit) *count = end - token;
+  mllm_kv_stored found;
+  const bool as_stored =
+      mllm_kv_rows_in_place(layout, page.bytes, page.state, view->layer, view->kind, (uint32_t)head,
+                            within, &found) &&
+      !are_rounded(view, page, end);
+  if (as_stored && found.format == MLLM_KV_F32) return found;
+  if (*count > MLLM_KV_ROOM) *count = MLLM_KV_ROOM;
+  if (as_stored) return found;
+  decode_rows(view, page, head, token, *count, room);
+  return rows;
 }
 
 const float *mllm_kv_rows(const mllm_kv_view *view, size_t head, size_t token, size_t limit,
                           float *room, size_t *count) {
-  if (view->cache == NULL) {
-    *count = limit;
-    const float *rows = (const float *)(const void *)view->base;
-    return rows + head * view->head_stride + token * view->token_stride;
-  }
-  const mllm_kv_layout *layout = &view->cache->layout;
-  const size_t left = layout->page_tokens - token % layout->page_tokens;
-  const uint32_t within = (uint32_t)(token % layout->page_tokens);
+  const mllm_kv_stored rows = mllm_kv_stored_rows(view, head, token, limit, room, count);
+  if (rows.format == MLLM_KV_F32) return rows.data;
   const mllm_kv_page page =
-      mllm_kv_cache_page(view->cache, (uint32_t)(token / layout->page_tokens));
-  *count = left < limit ? left : limit;
-  const float *rows = mllm_kv_row_in_place(layout, page.bytes, page.state, view->layer, view->kind,
-                                           (uint32_t)head, within);
-  if (rows != NULL) return rows;
-  if (*count > MLLM_KV_ROOM) *count = MLLM_KV_ROOM;
-  mllm_kv_read_rows(layout, page.bytes, page.state, view->layer, view->kind, (uint32_t)head, within,
-                    (uint32_t)*count, room);
-  if (page.state == MLLM_KV_NATIVE && token + left <= view->old) {
-    const size_t sinks = token < MLLM_KV_SUB_BLOCK ? MLLM_KV_SUB_BLOCK - token : 0;
-    if (sinks < *count) {
-      mllm_kv_round_to_4(room + sinks * layout->head_dim, view->kind, (uint32_t)(*count - sinks),
-                         layout->head_dim);
-    }
-  }
+      mllm_kv_cache_page(view->cache, (uint32_t)(token / view->cache->layout.page_tokens));
+  decode_rows(view, page, head, token, *count, room);
   return room;
 }
 

@@ -1,5 +1,5 @@
 /* attention_rows.c - attention of few queries: a dot product per key reads keys and values once and
- * packs nothing. Heads that share keys which have to be decoded are one item. */
+ * packs nothing. Heads that share keys read them together, a few at a time. */
 #include <math.h>
 
 #include "attention.h"
@@ -7,7 +7,9 @@
 enum {
   KEYS = 256,
   GRAIN_KEYS = 256,
-  SHARED = 16 /* heads that read rows which are decoded once */
+  TOGETHER = MLLM_ROW_VECTORS,
+  SHARED = 16, /* heads of one pass over the keys */
+  PARTS = 4    /* chunks for each thread */
 };
 
 /* The softmax of one head so far. */
@@ -16,13 +18,12 @@ typedef struct running {
   float total;
 } running;
 
-/* Weighs a stretch of values by the scores of one head; what was summed before shrinks by the growth
- * of the largest. */
-static void weigh(const mllm_attention *a, running *r, float *y, float *scores, const float *values,
-                  size_t stride, size_t count) {
+/* Turns the scores of a stretch of keys into weights; what was summed before shrinks by the growth
+ * of the largest. False where no key counts. */
+static bool soften(const mllm_attention *a, running *r, float *y, float *scores, size_t count) {
   const mllm_row_ops *ops = a->ops->rows;
   const float found = ops->max(scores, count);
-  if (found == -INFINITY) return;
+  if (found == -INFINITY) return false;
   if (found > r->largest || found != found) {
     const float decay = expf(r->largest - found);
     ops->scale(y, decay, a->v_dim);
@@ -30,80 +31,125 @@ static void weigh(const mllm_attention *a, running *r, float *y, float *scores, 
     r->largest = found;
   }
   r->total += ops->exp_sum(scores, r->largest, count);
-  ops->add_rows(y, scores, values, stride, count, a->v_dim);
+  return true;
 }
 
-/* One query of some heads that share a kv head against all of its keys, a stretch at a time. */
-static void attend_row(const mllm_attention *a, size_t batch, size_t t, size_t head, size_t heads,
-                       float *room) {
-  const mllm_row_ops *ops = a->ops->rows;
+/* y[heads] += weights values, of the heads that have weights. */
+static void add_values(const mllm_attention *a, float *y, const float *weights, const bool *live,
+                       size_t heads, const mllm_kv_stored *values, size_t count) {
+  mllm_row_product p = {.x = values,
+                        .count = count,
+                        .n = a->v_dim,
+                        .a_stride = KEYS,
+                        .out_stride = a->v_dim};
+  for (size_t h = 0; h < heads; h += p.vectors) {
+    p.vectors = 1;
+    if (!live[h]) continue;
+    while (h + p.vectors < heads && live[h + p.vectors]) p.vectors++;
+    p.a = weights + h * KEYS;
+    p.out = y + h * a->v_dim;
+    a->ops->stored->add_rows(&p);
+  }
+}
+
+/* Some heads of query t that share a kv head, from `head` on. */
+typedef struct query {
+  size_t batch, t, head, heads;
+  const float *q; /* [heads, dim] */
+  float *y;       /* [heads, v_dim] */
+  running state[SHARED];
+} query;
+
+/* A stretch of keys from `first` on. */
+static void attend_stretch(const mllm_attention *a, query *query, size_t first, size_t count,
+                           const mllm_kv_stored *keys, const mllm_kv_stored *values) {
+  bool excluded[KEYS];
+  float scores[TOGETHER][KEYS];
+  bool live[TOGETHER];
+  const bool any = mllm_attention_excluded(a, query->batch, first, count, excluded);
+  for (size_t h = 0; h < query->heads; h += TOGETHER) {
+    const size_t heads = query->heads - h < TOGETHER ? query->heads - h : TOGETHER;
+    a->ops->stored->dots(&(mllm_row_product){.x = keys,
+                                             .count = count,
+                                             .n = a->dim,
+                                             .vectors = heads,
+                                             .a = query->q + h * a->dim,
+                                             .a_stride = a->dim,
+                                             .out = scores[0],
+                                             .out_stride = KEYS});
+    for (size_t i = 0; i < heads; i++) {
+      a->ops->rows->scale(scores[i], a->scale, count);
+      mllm_attention_mask(a, scores[i], any ? excluded : NULL, query->batch, query->head + h + i,
+                          query->t, first, count);
+      live[i] = soften(a, &query->state[h + i], query->y + (h + i) * a->v_dim, scores[i], count);
+    }
+    add_values(a, query->y + h * a->v_dim, scores[0], live, heads, values, count);
+  }
+}
+
+/* Some heads of a query against all of their keys, a stretch at a time. */
+static void attend_row(const mllm_attention *a, query *query, float *room) {
   mllm_kv_view k = a->k;
   mllm_kv_view v = a->v;
-  k.base += batch * a->k_batch;
-  v.base += batch * a->v_batch;
-  const size_t kv_head = head / (a->heads / a->kv_heads);
-  const size_t row = (batch * a->tokens + t) * a->heads + head;
-  const float *q = a->q + row * a->dim;
-  float *y = a->y + row * a->v_dim;
+  k.base += query->batch * a->k_batch;
+  v.base += query->batch * a->v_batch;
+  const size_t kv_head = query->head / (a->heads / a->kv_heads);
   float *v_room = room + MLLM_KV_ROOM * a->dim;
-  float scores[KEYS];
-  bool excluded[KEYS];
-  running state[SHARED];
-  for (size_t h = 0; h < heads; h++) state[h] = (running){.largest = -INFINITY};
   size_t key = 0;
   size_t limit = 0;
-  memset(y, 0, heads * a->v_dim * sizeof(float));
-  mllm_attention_range(a, t, &key, &limit);
+  for (size_t h = 0; h < query->heads; h++) query->state[h] = (running){.largest = -INFINITY};
+  memset(query->y, 0, query->heads * a->v_dim * sizeof(float));
+  mllm_attention_range(a, query->t, &key, &limit);
   key = mllm_attention_start(a, key);
   while (key < limit) {
     size_t count = limit - key < KEYS ? limit - key : KEYS;
-    const float *keys = mllm_kv_rows(&k, kv_head, key, count, room, &count);
-    const float *values = mllm_kv_rows(&v, kv_head, key, count, v_room, &count);
-    const bool any = mllm_attention_excluded(a, batch, key, count, excluded);
-    for (size_t h = 0; h < heads; h++) {
-      ops->dots(scores, q + h * a->dim, keys, k.token_stride, count, a->dim);
-      ops->scale(scores, a->scale, count);
-      mllm_attention_mask(a, scores, any ? excluded : NULL, batch, head + h, t, key, count);
-      weigh(a, &state[h], y + h * a->v_dim, scores, values, v.token_stride, count);
-    }
+    const mllm_kv_stored keys = mllm_kv_stored_rows(&k, kv_head, key, count, room, &count);
+    const mllm_kv_stored values = mllm_kv_stored_rows(&v, kv_head, key, count, v_room, &count);
+    attend_stretch(a, query, key, count, &keys, &values);
     key += count;
   }
-  for (size_t h = 0; h < heads; h++) {
-    float *out = y + h * a->v_dim;
-    if (state[h].total == 0.0F) {
+  for (size_t h = 0; h < query->heads; h++) {
+    float *out = query->y + h * a->v_dim;
+    if (query->state[h].total == 0.0F) {
       mllm_attention_mean(a, &v, kv_head, v_room, out);
     } else {
-      ops->scale(out, 1.0F / state[h].total, a->v_dim);
+      a->ops->rows->scale(out, 1.0F / query->state[h].total, a->v_dim);
     }
   }
 }
 
-/* Heads of an item: each alone, but those that share rows that are decoded. */
-static size_t shared_heads(const mllm_attention *a) {
-  const size_t group = a->heads / a->kv_heads;
-  if (!mllm_kv_is_coded(&a->k)) return 1;
-  return group < SHARED ? group : SHARED;
-}
-
+/* Items that stand one behind another and share a kv head go together. */
 static void attend_rows(void *argument, size_t begin, size_t end, void *scratch) {
   const mllm_attention *a = argument;
   const size_t group = a->heads / a->kv_heads;
-  const size_t shared = shared_heads(a);
-  const size_t parts = (group + shared - 1) / shared;
-  for (size_t item = begin; item < end; item++) {
-    const size_t first = item % parts * shared;
-    const size_t heads = group - first < shared ? group - first : shared;
-    const size_t row = item / parts;
-    const size_t t = a->first + row / a->kv_heads % a->count;
-    attend_row(a, row / a->kv_heads / a->count, t, row % a->kv_heads * group + first, heads,
-               scratch);
+  for (size_t item = begin; item < end;) {
+    query query = {.head = item % a->heads,
+                   .t = a->first + item / a->heads % a->count,
+                   .batch = item / a->heads / a->count};
+    const size_t left = group - query.head % group;
+    query.heads = left < end - item ? left : end - item;
+    if (query.heads > SHARED) query.heads = SHARED;
+    const size_t row = (query.batch * a->tokens + query.t) * a->heads + query.head;
+    query.q = a->q + row * a->dim;
+    query.y = a->y + row * a->v_dim;
+    attend_row(a, &query, scratch);
+    item += query.heads;
   }
 }
 
+/* Items of a chunk at least: the heads of whole kv heads, where the threads have as much to do then
+ * as with a head each. */
+static size_t grain_of(const mllm_context *context, const mllm_attention *a, size_t items) {
+  const size_t threads = mllm_threads_count(context->threads);
+  const size_t group = a->heads / a->kv_heads;
+  const size_t least = GRAIN_KEYS / (a->keys + 1) + 1;
+  if (items / group % threads != 0 && items / group < PARTS * threads) return least;
+  const size_t share = (items + PARTS * threads - 1) / (PARTS * threads);
+  return ((share > least ? share : least) + group - 1) / group * group;
+}
+
 void mllm_attention_rows(mllm_context *context, const mllm_attention *a) {
-  const size_t shared = shared_heads(a);
-  const size_t parts = (a->heads / a->kv_heads + shared - 1) / shared;
-  const size_t items = a->batch * a->count * a->kv_heads * parts;
-  mllm_parallel_for(context->threads, items, GRAIN_KEYS / (a->keys + 1) + 1, attend_rows,
+  const size_t items = a->batch * a->count * a->heads;
+  mllm_parallel_for(context->threads, items, grain_of(context, a, items), attend_rows,
                     (void *)(uintptr_t)a);
 }

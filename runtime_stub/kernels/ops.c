@@ -14,11 +14,12 @@
   extern const mllm_gemm_ops mllm_gemm_ops_##variant; \
   extern const mllm_math_ops mllm_math_ops_##variant; \
   extern const mllm_row_ops mllm_row_ops_##variant;   \
+  extern const mllm_stored_ops mllm_stored_ops_##variant; \
   extern const mllm_code_ops mllm_code_ops_##variant; \
   extern const mllm_tile_ops mllm_tile_ops_##variant;
 #define OPS(variant, reals, tiles_of)                                                          \
   {#variant, &mllm_gemm_ops_##reals, &mllm_math_ops_##reals, &mllm_row_ops_##reals,            \
-   &mllm_code_ops_##reals, &mllm_tile_ops_##tiles_of}
+   &mllm_stored_ops_##reals, &mllm_code_ops_##reals, &mllm_tile_ops_##tiles_of}
 
 DECLARE(scalar)
 #if defined(__x86_64__)

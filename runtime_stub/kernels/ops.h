@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "../kv/row_codes.h"
 #include "mllm_kernels.h"
 
 enum {
@@ -85,11 +86,6 @@ typedef struct mllm_math_ops {
 /* rows.c */
 typedef struct mllm_row_ops {
   float (*dot)(const float *a, const float *b, size_t n);
-  /* out[count] = dot of a[n] with each row of x[count, n] */
-  void (*dots)(float *out, const float *a, const float *x, size_t x_stride, size_t count, size_t n);
-  /* y[n] += weights[count] x[count, n] */
-  void (*add_rows)(float *y, const float *weights, const float *x, size_t x_stride, size_t count,
-                   size_t n);
   float (*sum)(const float *x, size_t n);
   float (*max)(const float *x, size_t n); /* -inf of nothing */
   /* x = exp(x - shift); gives the sum */
@@ -101,6 +97,27 @@ typedef struct mllm_row_ops {
   void (*layer_norm)(float *y, const float *x, const float *weight, const float *bias,
                      float epsilon, size_t n);
 } mllm_row_ops;
+
+enum { MLLM_ROW_VECTORS = 3 /* that share the reading of rows */ };
+
+/* Some vectors and the rows x[count, n], which are floats, half floats or codes. */
+typedef struct mllm_row_product {
+  const mllm_kv_stored *x;
+  size_t count;
+  size_t n;
+  size_t vectors;
+  const float *a; /* [vectors, n] of dots, [vectors, count] of add_rows */
+  size_t a_stride;
+  float *out; /* [vectors, count] of dots, [vectors, n] of add_rows */
+  size_t out_stride;
+} mllm_row_product;
+
+/* stored_rows.c: the bits of a vector's results depend neither on the other vectors nor on how the
+ * numbers of the rows are stored. */
+typedef struct mllm_stored_ops {
+  void (*dots)(const mllm_row_product *product);     /* out = a x^T */
+  void (*add_rows)(const mllm_row_product *product); /* out += a x */
+} mllm_stored_ops;
 
 /* A weight [n, depth] as codes in panels of 16 rows, four of a row side by side: byte (p, g, j, i)
  * has code 4 (8 / bits g + s) + i of row 16p + j in its bits from s * bits on; those behind the last
@@ -180,6 +197,7 @@ typedef struct mllm_ops {
   const mllm_gemm_ops *gemm;
   const mllm_math_ops *math;
   const mllm_row_ops *rows;
+  const mllm_stored_ops *stored;
   const mllm_code_ops *codes;
   const mllm_tile_ops *tiles;
 } mllm_ops;

@@ -20,51 +20,6 @@ static float dot(const float *a, const float *b, size_t n) {
   return lanes_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
 }
 
-/* Four rows at a time share the loads of a. */
-static void dots(float *out, const float *a, const float *x, size_t x_stride, size_t count,
-                 size_t n) {
-  size_t row = 0;
-  for (; row + SUMS <= count; row += SUMS) {
-    const float *rows = x + row * x_stride;
-    vf sums[SUMS] = {(vf){0}};
-    float rest[SUMS] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-      const vf value = load(a + i);
-#pragma GCC unroll 4
-      for (size_t s = 0; s < SUMS; s++) sums[s] += value * load(rows + s * x_stride + i);
-    }
-    for (; i < n; i++) {
-      for (size_t s = 0; s < SUMS; s++) rest[s] += a[i] * rows[s * x_stride + i];
-    }
-    for (size_t s = 0; s < SUMS; s++) out[row + s] = lanes_sum(sums[s]) + rest[s];
-  }
-  for (; row < count; row++) out[row] = dot(a, x + row * x_stride, n);
-}
-
-/* A few vectors of y stay in registers while all rows pass. */
-static void add_rows(float *y, const float *weights, const float *x, size_t x_stride, size_t count,
-                     size_t n) {
-  size_t i = 0;
-  for (; i + SUMS * LANES <= n; i += SUMS * LANES) {
-    vf sums[SUMS];
-#pragma GCC unroll 4
-    for (size_t s = 0; s < SUMS; s++) sums[s] = load(y + i + s * LANES);
-    for (size_t row = 0; row < count; row++) {
-      const vf weight = splat(weights[row]);
-#pragma GCC unroll 4
-      for (size_t s = 0; s < SUMS; s++)
-        sums[s] += weight * load(x + row * x_stride + i + s * LANES);
-    }
-#pragma GCC unroll 4
-    for (size_t s = 0; s < SUMS; s++) store(y + i + s * LANES, sums[s]);
-  }
-  if (i == n) return;
-  for (size_t row = 0; row < count; row++) {
-    for (size_t k = i; k < n; k++) y[k] += weights[row] * x[row * x_stride + k];
-  }
-}
-
 static float sum(const float *x, size_t n) {
   vf sum[SUMS] = {(vf){0}};
   size_t i = 0;
@@ -154,8 +109,6 @@ static void layer_norm(float *y, const float *x, const float *weight, const floa
 
 const mllm_row_ops MLLM_VARIANT_NAME(row_ops) = {
     .dot = dot,
-    .dots = dots,
-    .add_rows = add_rows,
     .sum = sum,
     .max = max,
     .exp_sum = exp_sum,

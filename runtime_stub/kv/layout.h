@@ -56,10 +56,10 @@ void mllm_kv_read_rows(const mllm_kv_layout *layout, const unsigned char *page,
                        mllm_kv_state state, uint32_t layer, uint32_t kind, uint32_t head,
                        uint32_t token, uint32_t count, float *out);
 
-/* Where a row lies as floats; NULL where it has codes. */
-const float *mllm_kv_row_in_place(const mllm_kv_layout *layout, const unsigned char *page,
-                                  mllm_kv_state state, uint32_t layer, uint32_t kind, uint32_t head,
-                                  uint32_t token);
+/* Where the rows from a token on lie, if those of the page are all stored in the layer's format. */
+bool mllm_kv_rows_in_place(const mllm_kv_layout *layout, const unsigned char *page,
+                           mllm_kv_state state, uint32_t layer, uint32_t kind, uint32_t head,
+                           uint32_t token, mllm_kv_stored *rows);
 
 /* Copies the first rows of every head of a native page, and what their codes need. */
 void mllm_kv_copy_tokens(const mllm_kv_layout *layout, const unsigned char *from, unsigned char *to,

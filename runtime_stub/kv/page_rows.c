@@ -84,13 +84,22 @@ void mllm_kv_read_rows(const mllm_kv_layout *layout, const unsigned char *page,
   }
 }
 
-const float *mllm_kv_row_in_place(const mllm_kv_layout *layout, const unsigned char *page,
-                                  mllm_kv_state state, uint32_t layer, uint32_t kind, uint32_t head,
-                                  uint32_t token) {
-  const bool native = state == MLLM_KV_NATIVE || !mllm_kv_falls(layout, layer);
-  if (!native || layout->formats[layer] != MLLM_KV_F32) return NULL;
+bool mllm_kv_rows_in_place(const mllm_kv_layout *layout, const unsigned char *page,
+                           mllm_kv_state state, uint32_t layer, uint32_t kind, uint32_t head,
+                           uint32_t token, mllm_kv_stored *rows) {
+  if (state != MLLM_KV_NATIVE && mllm_kv_falls(layout, layer)) return false;
+  const uint32_t format = mllm_kv_native_format(layout, layer);
   const unsigned char *start = page + mllm_kv_head_start(layout, state, layer, kind, head);
-  return (const float *)(const void *)start + (size_t)token * layout->head_dim;
+  *rows = (mllm_kv_stored){
+      .format = format,
+      .data = start + mllm_kv_side_bytes(layout, format, kind, layout->page_tokens) +
+              token * mllm_kv_code_bytes(format, layout->head_dim),
+      .stride = layout->head_dim,
+  };
+  if (format != MLLM_KV_8) return true;
+  rows->scales = (const uint16_t *)(const void *)start + token;
+  rows->channels = channels_of(layout, layer, kind, head);
+  return true;
 }
 
 void mllm_kv_copy_tokens(const mllm_kv_layout *layout, const unsigned char *from, unsigned char *to,

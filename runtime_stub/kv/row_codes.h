@@ -18,6 +18,16 @@ uint16_t mllm_kv_encode_8(int8_t *codes, const float *row, const float *channels
 void mllm_kv_decode_8(float *row, const int8_t *codes, uint16_t scale, const float *channels,
                       size_t dim);
 
+/* Rows of a head as they are stored, one behind another: MLLM_KV_F32, MLLM_KV_F16, or MLLM_KV_8, where
+ * number c of row i means code * scales[i], and * channels[c] where they are not NULL. */
+typedef struct mllm_kv_stored {
+  uint32_t format;
+  const void *data;
+  size_t stride; /* elements between rows */
+  const uint16_t *scales;
+  const float *channels;
+} mllm_kv_stored;
+
 /* What 4 bits mean: code * step + least. */
 typedef struct mllm_kv_range {
   uint16_t step;
