@@ -367,4 +367,10 @@ static void code_tile(const mllm_code_tile *t) {
   }
 }
 
-const mllm_tile_ops MLLM_VARIANT_NAME(tile_ops) = {.rows = ROWS, .tile = code_tile};
+static int32_t sum(const int8_t *x, size_t n) {
+  int32_t all = 0;
+  for (size_t i = 0; i < n; i++) all += x[i];
+  return all;
+}
+
+const mllm_tile_ops MLLM_VARIANT_NAME(tile_ops) = {.rows = ROWS, .sum = sum, .tile = code_tile};

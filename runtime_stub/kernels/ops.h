@@ -189,6 +189,7 @@ typedef struct mllm_code_tile {
 /* code_tiles.c */
 typedef struct mllm_tile_ops {
   size_t rows;
+  int32_t (*sum)(const int8_t *x, size_t n); /* fits where n is at most MLLM_TILE_DEPTH */
   void (*tile)(const mllm_code_tile *tile);
 } mllm_tile_ops;
 

@@ -26,6 +26,7 @@ typedef struct job {
   size_t x_scales;          /* of a row; 0: one for all */
   size_t x_zeros;
   bool has_zeros; /* x has, less what its bytes with sign are of its codes */
+  bool is_in_place; /* x is what tiles read: bytes with sign, spans of whole fours */
   const float *bias;
   const mllm_view *out; /* outputs, whose columns stand one behind another */
   size_t rows, panels;
@@ -57,6 +58,16 @@ static void lay_out(const job *j, size_t row, size_t k, size_t depth, int8_t *x,
     *sums++ = sum;
     const size_t at = row * j->x_zeros + (j->x_zeros > 1 ? k / j->codes.block : 0);
     *zeros++ = (mllm_is_present(j->x_zero) ? mllm_byte_at(j->x_zero, at) : 0) - flip;
+    k = end;
+  }
+}
+
+/* The sums of spans of a row that tiles read as they lie in x. */
+static void sum_spans(const job *j, size_t row, size_t k, size_t depth, int32_t *sums) {
+  const int8_t *codes = (const int8_t *)j->x->data + row * j->codes.depth;
+  for (const size_t limit = k + depth; k < limit;) {
+    const size_t end = mllm_code_span(&j->codes, k, limit);
+    *sums++ = j->ops->sum(codes + k, end - k);
     k = end;
   }
 }
@@ -104,7 +115,7 @@ static void run_item(const job *j, size_t item, void *scratch) {
   mllm_code_tile tile = {.codes = &j->codes,
                          .rows = rows,
                          .x = x,
-                         .x_stride = BYTES,
+                         .x_stride = j->is_in_place ? j->codes.depth : BYTES,
                          .x_sums = x_sums,
                          .x_zeros = j->has_zeros ? x_zeros : NULL,
                          .x_spans = CHUNK};
@@ -117,8 +128,12 @@ static void run_item(const job *j, size_t item, void *scratch) {
     tile.k = k;
     tile.depth = smaller(CHUNK, j->codes.depth - k);
     for (size_t r = 0; r < rows; r++) {
-      lay_out(j, row + r, k, tile.depth, x + r * BYTES, x_sums + r * CHUNK, x_zeros + r * CHUNK);
+      if (j->is_in_place)
+        sum_spans(j, row + r, k, tile.depth, x_sums + r * CHUNK);
+      else
+        lay_out(j, row + r, k, tile.depth, x + r * BYTES, x_sums + r * CHUNK, x_zeros + r * CHUNK);
     }
+    if (j->is_in_place) tile.x = (const int8_t *)j->x->data + row * j->codes.depth + k;
     if (j->has_zeros) lay_out_ones(j, k, tile.depth, x + rows * BYTES);
     for (size_t p = 0; p < panels; p++) {
       tile.panel = first + p;
@@ -185,6 +200,8 @@ mllm_status mllm_k_quantized_linear(const mllm_call *call) {
   j.bias = mllm_input(call, 6)->data;
   j.out = call->out;
   j.has_zeros = mllm_is_present(j.x_zero) || j.x->dtype == MLLM_U8;
+  j.is_in_place = !j.has_zeros && j.codes.depth % MLLM_QUAD == 0 &&
+                  (j.codes.block % MLLM_QUAD == 0 || j.codes.blocks == 1);
   j.tile_rows = j.ops->rows - (j.has_zeros ? 1U : 0U);
   j.tiles = (j.rows + j.tile_rows - 1) / j.tile_rows;
   const size_t wanted = mllm_threads_count(call->context->threads) * (size_t)ITEMS_PER_THREAD;
