@@ -93,6 +93,7 @@ def llama(
     heads: int = 4,
     kv_heads: int = 2,
     hidden: int = 24,
+    max_past: int = 64,
 ) -> tuple[ModuleOp, WeightStore]:
     """A decoder of SmolLM2's kind with past and present tensors and a tied head."""
     store = WeightStore(folder)
@@ -149,7 +150,8 @@ def llama(
     func = g.finish({"logits": logits, **results})
     names = ("past_key_values.{layer}.key", "past_key_values.{layer}.value")
     cache = CacheAttr.of("decoder", *names, "present.{layer}.{kind}", layers)
-    return module_of(func, caches=[cache], bounds=BOUNDS), store
+    bounds = BOUNDS | {"past_sequence_length": max_past}
+    return module_of(func, caches=[cache], bounds=bounds), store
 
 
 def llama_inputs(module: ModuleOp, *, past: int, tokens: int, seed: int = 0) -> dict[str, Array]:

@@ -3,7 +3,9 @@
 `bytes_copied` is what the runtime copies from the output of one stage to the input of another,
 while the meeting model looks at a frame and says 16 tokens. `soak_growth_bytes` is by how much the
 resident memory grows in 1,000,000 steps over 1,000 conversations of a tiny decoder, the first tenth
-left out; `soak_week_growth_bytes` in a week of meetings, the first day left out.
+left out; `soak_week_growth_bytes` in a week of meetings, the first day left out;
+`soak_pressure_growth_bytes` in 50,000 events of twelve conversations in a pool and a file that are
+too small for them, the first fifth left out.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.recipes import build_recipe, find_model
 from runtime_stub import Model
 from tests.runtime.soak import soak
-from tests.runtime.text_models import language_module, write_text_bundle
+from tests.runtime.text_models import language_module, write_small_pages, write_text_bundle
 
 
 def figures() -> dict[str, float]:
@@ -34,9 +36,12 @@ def growth() -> dict[str, float]:
         compile_model(Request(model=build_recipe("tiny-vlm", lambda line: None), output=viewer))
         steps = soak(folder, "soak_steps", talker, "1000000", "1000")
         week = soak(folder, "soak_week", viewer, "7")
+        small = write_small_pages(folder / "small.mllm_bundle", page_tokens=64, tokens=320)
+        pressure = soak(folder, "soak_pressure", small, folder, "50000", "1")
     return {
         "soak_growth_bytes": float(steps["growth_bytes"]),
         "soak_week_growth_bytes": float(week["growth_bytes"]),
+        "soak_pressure_growth_bytes": float(pressure["growth_bytes"]),
     }
 
 

@@ -11,6 +11,7 @@ import pytest
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.recipes import build_recipe
 from tests.runtime.library import ROOT
+from tests.runtime.text_models import write_small_pages
 
 TOOLS = Path(sys.executable).parent
 
@@ -26,6 +27,8 @@ def test_is_clean(tmp_path: Path, sanitizer: str) -> None:
     compile_model(Request(model=build_recipe("tiny-vlm", print), output=bundle))
     run(tmp_path / "tests/runtime/soak_week", bundle, "1")
     run(tmp_path / "tests/runtime/soak_week", bundle, "1", "prepares")
+    small = write_small_pages(tmp_path / "small.mllm_bundle", page_tokens=64, tokens=320)
+    run(tmp_path / "tests/runtime/soak_pressure", small, tmp_path, "1000", "1")
 
 
 def run(tool: str | Path, *arguments: str | Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from mllm_compiler.compiler import Request, compile_model
 from mllm_compiler.recipes import build_recipe
 from tests.runtime.soak import soak
+from tests.runtime.text_models import write_small_pages
 
 MEGABYTE = 1_000_000
 
@@ -41,4 +42,19 @@ def test_a_week_of_meetings(tmp_path: Path, days: int, prepares: tuple[str, ...]
     assert told["chunks"] > told["whole"]
     assert told["left"] > 0
     assert told["waited"] > 0
+    assert told["growth_bytes"] < MEGABYTE
+
+
+@pytest.mark.parametrize(
+    ("events", "seed"),
+    [(2000, 1), *(pytest.param(30_000, n, marks=pytest.mark.slow) for n in (2, 3))],
+)
+def test_a_pool_under_pressure(tmp_path: Path, events: int, seed: int) -> None:
+    """The program compares every step with that of a twin that never sleeps."""
+    bundle = write_small_pages(tmp_path / "small.mllm_bundle", page_tokens=64, tokens=320)
+    told = soak(tmp_path, "soak_pressure", bundle, tmp_path, str(events), str(seed))
+    assert told["compared"] > 4 * events
+    assert told["woken_pages"] > 20 * told["file_pages"], "places in the file are used again"
+    for what in ("restored", "dropped", "admitted", "adopted_tokens", "demoted_pages"):
+        assert told[what] > 0, what
     assert told["growth_bytes"] < MEGABYTE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from mllm_compiler.bundle.writer import Content, content_of_bytes, write_bundle
 from mllm_compiler.dialects import mllm
 from mllm_compiler.dialects.dims import tensor_of
 from mllm_compiler.passes.split_language_model import SplitLanguageModel
+from mllm_compiler.reference.kv_cache import PAGE
 from mllm_compiler.weights import WeightStore
 from tests.backends.small_models import Graph, llama
 from tests.bundle.small_bundle import KEY
@@ -44,9 +46,21 @@ def tokenizer() -> Tokenizer:
     return tiny_tokenizer()
 
 
-def language_module() -> tuple[ModuleOp, WeightStore]:
+def language_module(past: int = 64) -> tuple[ModuleOp, WeightStore]:
     """A decoder that takes ids."""
-    return llama(vocabulary=VOCAB, width=WIDTH)
+    return llama(vocabulary=VOCAB, width=WIDTH, max_past=past)
+
+
+def write_small_pages(path: Path, page_tokens: int, tokens: int) -> Path:
+    """The language bundle with other pages than the compiler makes, so that few steps fill many."""
+    module, _ = language_module(tokens)
+    SplitLanguageModel(EMBEDDING).apply(Context(), module)
+    program = compile_module(module).program
+    shape = (2, 2, WIDTH // 4)
+    compiled, wanted = (struct.pack("<4I", *shape, page) for page in (PAGE, page_tokens))
+    assert program.count(compiled) == 1
+    replaced = {"targets/c/program.bin": program.replace(compiled, wanted)}
+    return write_text_bundle(path, *language_module(tokens), replaced=replaced)
 
 
 def vision_module() -> tuple[ModuleOp, WeightStore]:
