@@ -133,7 +133,9 @@ static mllm_status read_head(int file, const mllm_kv_pool *pool, const uint8_t *
                      "the conversation is of version %u, this build reads %u", h->version, VERSION);
   if (!mllm_read_all(file, &seal, sizeof seal)) return is_short(error);
   unsigned char nothing[1];
-  if (!mllm_unseal_bytes(key, h, sizeof *h, nothing, 0, &seal)) return is_changed(error);
+  const mllm_unsealed found = mllm_unseal_bytes(key, h, sizeof *h, nothing, 0, &seal);
+  if (found == MLLM_SEAL_BROKEN) return is_changed(error);
+  if (found == MLLM_SEAL_UNREAD) return no_memory(error);
   if (!mllm_kv_identity(pool->model, &pool->layout, identity)) return no_memory(error);
   const bool same = memcmp(h->identity, identity, sizeof identity) == 0 &&
                     strncmp(h->name, pool->info.name, sizeof h->name - 1) == 0;
@@ -159,8 +161,12 @@ static mllm_status read_page(int file, mllm_kv_cache *kv, uint32_t block, const 
   mllm_kv_entry_of(pool, number)->is_rounded = page.rounded != 0;
   unsigned char *bytes = mllm_kv_page_bytes_of(pool, number);
   if (!mllm_read_all(file, bytes, kv->layout.bytes[page.state])) return is_short(error);
-  const bool good = mllm_kv_open_block(&kv->layout, block, key, h->whole, &page, bytes);
-  return good ? MLLM_OK : is_changed(error);
+  switch (mllm_kv_open_block(&kv->layout, block, key, h->whole, &page, bytes)) {
+    case MLLM_UNSEALED: return MLLM_OK;
+    case MLLM_SEAL_BROKEN: return is_changed(error);
+    case MLLM_SEAL_UNREAD: break;
+  }
+  return no_memory(error);
 }
 
 static mllm_status read_pages(int file, mllm_kv_cache *kv, const uint8_t *key, const head *h,

@@ -29,9 +29,9 @@ bool mllm_kv_seal_block(const mllm_kv_cache *cache, uint32_t block, const uint8_
   return mllm_seal_bytes(key, &place, sizeof place, bytes, layout->bytes[page.state], &head->seal);
 }
 
-bool mllm_kv_open_block(const mllm_kv_layout *layout, uint32_t block, const uint8_t *key,
-                        const uint8_t whole[32], const mllm_kv_page_head *head,
-                        unsigned char *bytes) {
+mllm_unsealed mllm_kv_open_block(const mllm_kv_layout *layout, uint32_t block, const uint8_t *key,
+                                 const uint8_t whole[32], const mllm_kv_page_head *head,
+                                 unsigned char *bytes) {
   const mllm_kv_page_place place = place_of(whole, block, head);
   return mllm_unseal_bytes(key, &place, sizeof place, bytes, layout->bytes[head->state],
                            &head->seal);

@@ -27,10 +27,10 @@ typedef struct mllm_kv_page_place {
 bool mllm_kv_seal_block(const mllm_kv_cache *cache, uint32_t block, const uint8_t *key,
                         const uint8_t whole[32], mllm_kv_page_head *head, unsigned char *bytes);
 
-/* Opens sealed bytes in place; false: they are not what was sealed for this block. */
-bool mllm_kv_open_block(const mllm_kv_layout *layout, uint32_t block, const uint8_t *key,
-                        const uint8_t whole[32], const mllm_kv_page_head *head,
-                        unsigned char *bytes);
+/* Opens sealed bytes in place, if they are what was sealed for this block. */
+mllm_unsealed mllm_kv_open_block(const mllm_kv_layout *layout, uint32_t block, const uint8_t *key,
+                                 const uint8_t whole[32], const mllm_kv_page_head *head,
+                                 unsigned char *bytes);
 
 /* Whether a page can be as a head says, which nobody has vouched for yet. */
 bool mllm_kv_head_is_possible(const mllm_kv_layout *layout, const mllm_kv_page_head *head);

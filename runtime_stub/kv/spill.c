@@ -229,9 +229,12 @@ static mllm_status read_block(mllm_kv_cache *cache, uint32_t block, bool *is_los
   if (!whole_page && errno != 0)
     return mllm_fail(error, MLLM_IO, MLLM_CODE_STORAGE, "a page cannot be read: %s",
                      strerror(errno));
-  if (whole_page &&
-      mllm_kv_open_block(&cache->layout, block, pool->spill->key, whole, head, bytes))
-    return MLLM_OK;
+  mllm_unsealed found = MLLM_SEAL_BROKEN;
+  if (whole_page)
+    found = mllm_kv_open_block(&cache->layout, block, pool->spill->key, whole, head, bytes);
+  if (found == MLLM_UNSEALED) return MLLM_OK;
+  if (found == MLLM_SEAL_UNREAD)
+    return mllm_fail(error, MLLM_OUT_OF_MEMORY, MLLM_CODE_MEMORY, "no memory to open a page");
   *is_lost = true;
   return mllm_fail(error, MLLM_CORRUPT, MLLM_CODE_SEALED,
                    "the file for pages was changed: the %u tokens of a conversation of cache '%s' "

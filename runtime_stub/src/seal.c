@@ -42,21 +42,23 @@ bool mllm_seal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound, 
   return good;
 }
 
-bool mllm_unseal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound,
-                       size_t bound_bytes, unsigned char *bytes, size_t size,
-                       const mllm_seal *seal) {
+mllm_unsealed mllm_unseal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound,
+                                size_t bound_bytes, unsigned char *bytes, size_t size,
+                                const mllm_seal *seal) {
   EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
   mllm_seal copy = *seal; /* libcrypto takes no pointer to const */
   unsigned char rest[MLLM_SEAL_TAG_BYTES];
   int done = 0;
-  const bool good =
-      context != NULL &&
+  mllm_unsealed found = MLLM_SEAL_UNREAD;
+  if (context != NULL &&
       EVP_CipherInit_ex(context, EVP_aes_256_gcm(), NULL, key, copy.nonce, 0) == 1 &&
       pass(context, bound, bound_bytes, bytes, size) &&
-      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, (int)sizeof copy.tag, copy.tag) == 1 &&
-      EVP_CipherFinal_ex(context, rest, &done) == 1;
+      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, (int)sizeof copy.tag, copy.tag) == 1) {
+    const bool good = EVP_CipherFinal_ex(context, rest, &done) == 1;
+    found = good ? MLLM_UNSEALED : MLLM_SEAL_BROKEN;
+  }
   EVP_CIPHER_CTX_free(context);
-  return good;
+  return found;
 }
 
 #else
@@ -78,16 +80,16 @@ bool mllm_seal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound, 
   return false;
 }
 
-bool mllm_unseal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound,
-                       size_t bound_bytes, unsigned char *bytes, size_t size,
-                       const mllm_seal *seal) {
+mllm_unsealed mllm_unseal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound,
+                                size_t bound_bytes, unsigned char *bytes, size_t size,
+                                const mllm_seal *seal) {
   (void)key;
   (void)bound;
   (void)bound_bytes;
   (void)bytes;
   (void)size;
   (void)seal;
-  return false;
+  return MLLM_SEAL_UNREAD;
 }
 
 #endif

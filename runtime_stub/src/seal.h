@@ -23,10 +23,15 @@ bool mllm_draw_bytes(void *bytes, size_t size);
 bool mllm_seal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound, size_t bound_bytes,
                      unsigned char *bytes, size_t size, mllm_seal *seal);
 
-/* Turns them back; false where key, seal, bound or bytes are not what they were. Then bytes mean
- * nothing. */
-bool mllm_unseal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound,
-                       size_t bound_bytes, unsigned char *bytes, size_t size,
-                       const mllm_seal *seal);
+typedef enum mllm_unsealed {
+  MLLM_UNSEALED,
+  MLLM_SEAL_BROKEN, /* key, seal, bound or bytes are not what they were; bytes mean nothing */
+  MLLM_SEAL_UNREAD  /* there is no memory to tell */
+} mllm_unsealed;
+
+/* Turns them back. */
+mllm_unsealed mllm_unseal_bytes(const uint8_t key[MLLM_SEAL_KEY_BYTES], const void *bound,
+                                size_t bound_bytes, unsigned char *bytes, size_t size,
+                                const mllm_seal *seal);
 
 #endif /* MLLM_SEAL_H */

@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ int table_retain(mllm_kv_pool *pool, uint32_t page);
 int table_release(mllm_kv_pool *pool, uint32_t page);
 uint32_t table_plan(const mllm_kv_pool *pool, mllm_kv_move *moves, uint32_t most, uint64_t bytes);
 uint64_t table_step(mllm_kv_pool *pool, uint64_t bytes);
+int mllm_kv_pool_set_spill(mllm_kv_pool *pool, const char *folder, uint64_t bytes, void *error);
 """
 FFI_OF: FFI = FFI()
 FFI_OF.cdef(DECLARED)
@@ -209,4 +211,13 @@ def test_a_number_that_is_looked_up_too_late_ends_a_debug_build(lib: Any) -> Non
         os._exit(0)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGABRT
     assert lib.table_retain(table.pool, NONE) == 0
+    table.close()
+
+
+def test_a_build_without_libcrypto_has_no_file_for_pages(lib: Any, tmp_path: Path) -> None:
+    table, unsupported = Table(lib), 3
+    folder = str(tmp_path).encode()
+    assert lib.mllm_kv_pool_set_spill(table.pool, folder, 1 << 20, FFI_OF.NULL) == unsupported
+    assert lib.mllm_kv_pool_set_spill(table.pool, FFI_OF.NULL, 0, FFI_OF.NULL) == 0
+    assert os.listdir(tmp_path) == []
     table.close()
