@@ -157,12 +157,24 @@ typedef struct mllm_code_product {
   int32_t *sums;
 } mllm_code_product;
 
+/* How reals become codes: clamp(round(x / scale) + zero), from low to high. */
+typedef struct mllm_code_rule {
+  float scale;
+  int32_t zero;
+  int32_t low;
+  int32_t high;
+} mllm_code_rule;
+
 /* codes.c */
 typedef struct mllm_code_ops {
   size_t product_rows;
   void (*product)(const mllm_code_product *product);
   /* w[depth, 16]: what the codes k.. of a panel mean */
   void (*reals)(float *w, const mllm_codes *codes, size_t panel, size_t k, size_t depth);
+  /* codes of one byte; 0 of NaN */
+  void (*bytes)(uint8_t *codes, const float *x, size_t n, mllm_code_rule rule);
+  /* The least and the largest of x and 0; NaN where there is one */
+  void (*bounds)(const float *x, size_t n, float *least, float *most);
 } mllm_code_ops;
 
 /* Rows of x times codes k.. of one panel; what is begun in one tile goes on in the next. x is bytes

@@ -49,14 +49,12 @@ static inline void write_code(const mllm_view *y, size_t i, int32_t code) {
   }
 }
 
-/* y[begin..] of x, all with one scale; bytes in a loop of their own, as there are many. */
-static void quantize_run(const mllm_view *y, const float *x, size_t begin, size_t count,
-                         float scale, int32_t zero, code_range range) {
+/* y[begin..] of x, all with one scale; bytes as vectors, as there are many. */
+static void quantize_run(const mllm_code_ops *ops, const mllm_view *y, const float *x, size_t begin,
+                         size_t count, float scale, int32_t zero, code_range range) {
   if (mllm_dtype_bytes(y->dtype) == 1) {
-    uint8_t *codes = y->data;
-    for (size_t i = begin; i < begin + count; i++) {
-      codes[i] = (uint8_t)code_of(x[i], scale, zero, range);
-    }
+    const mllm_code_rule rule = {scale, zero, range.low, range.high};
+    ops->bytes((uint8_t *)y->data + begin, x + begin, count, rule);
     return;
   }
   for (size_t i = begin; i < begin + count; i++) {
@@ -66,6 +64,7 @@ static void quantize_run(const mllm_view *y, const float *x, size_t begin, size_
 
 typedef struct given_job {
   mllm_code_walk walk;
+  const mllm_code_ops *ops;
   const mllm_view *x;
   const mllm_view *scale;
   const mllm_view *zero;
@@ -79,7 +78,7 @@ static void given_run(const void *argument, const mllm_code_run *run) {
   const float *scale = j->scale->data;
   if (run->scale_step == 0 && run->zero_step == 0) {
     const int32_t zero = (int32_t)mllm_integer_at(j->zero, run->zero);
-    quantize_run(j->y, x, run->begin, run->count, scale[run->scale], zero, j->range);
+    quantize_run(j->ops, j->y, x, run->begin, run->count, scale[run->scale], zero, j->range);
     return;
   }
   for (size_t i = 0; i < run->count; i++) {
@@ -101,7 +100,8 @@ mllm_status mllm_k_quantize(const mllm_call *call) {
   if (call->n_in < 2 || call->n_in > 3 || call->n_out != 1 || call->n_params != 2) {
     return MLLM_REJECT(call, "quantize takes x, scale, zero point, axis and block_size");
   }
-  given_job j = {.x = mllm_input(call, 0),
+  given_job j = {.ops = call->context->ops->codes,
+                 .x = mllm_input(call, 0),
                  .scale = mllm_input(call, 1),
                  .zero = mllm_input(call, 2),
                  .y = &call->out[0]};
@@ -117,6 +117,7 @@ mllm_status mllm_k_quantize(const mllm_call *call) {
 
 /* x as [outer, length, inner]: each block of a line of `length` has one scale. */
 typedef struct dynamic_job {
+  const mllm_code_ops *ops;
   const float *x;
   const mllm_view *y;
   float *scale;          /* [outer, blocks, inner] */
@@ -151,7 +152,8 @@ static void quantize_block(const dynamic_job *j, size_t item) {
   const size_t begin = (outer * j->length + first) * j->inner + inner;
   float least = 0.0F;
   float most = 0.0F;
-  for (size_t i = 0; i < count; i++) {
+  if (j->inner == 1) j->ops->bounds(j->x + begin, count, &least, &most);
+  for (size_t i = 0; j->inner != 1 && i < count; i++) {
     const float value = j->x[begin + i * j->inner];
     least = lesser(value, least);
     most = greater(value, most);
@@ -160,7 +162,7 @@ static void quantize_block(const dynamic_job *j, size_t item) {
   int32_t zero;
   scale_block(j, item, least, most, &scale, &zero);
   if (j->inner == 1) {
-    quantize_run(j->y, j->x, begin, count, scale, zero, j->range);
+    quantize_run(j->ops, j->y, j->x, begin, count, scale, zero, j->range);
     return;
   }
   for (size_t i = 0; i < count; i++) {
@@ -206,7 +208,8 @@ mllm_status mllm_k_dynamic_quantize(const mllm_call *call) {
   }
   const mllm_view *x = &call->in[0];
   const mllm_view *scale = &call->out[1];
-  dynamic_job j = {.x = x->data,
+  dynamic_job j = {.ops = call->context->ops->codes,
+                   .x = x->data,
                    .y = &call->out[0],
                    .scale = scale->data,
                    .zero = call->n_out == 3 ? &call->out[2] : NULL};

@@ -237,13 +237,16 @@ def dynamic() -> Iterator[Case]:
     """Scales of the data, in single precision: of a tensor, a line, a block of one."""
     for shape, axis, size in (
         ((5, 33), -1, 0), ((2, 3, 40), 2, 0), ((2, 40, 3), 1, 0), ((3, 70), 1, 32), ((7, 3), 0, 2),
-        ((0, 4), 1, 0), ((1, 9000), 1, 0), ((), -1, 0),
+        ((0, 4), 1, 0), ((1, 9000), 1, 0), ((), -1, 0), ((67, 67), 1, 0),
     ):  # fmt: skip
         for dtype, symmetric in (("i1", True), ("i1", False), ("u1", False), ("i2", True)):
             x = normal(*shape) * 5
             if x.size > 40:
                 x.reshape(-1, 1)[:3] = 0
                 x.reshape(-1)[-1] = np.nan if symmetric and axis == 2 else 0
+            if shape == (67, 67):  # the extremes of a line at each of its places
+                np.fill_diagonal(x, 90)
+                np.fill_diagonal(x[:, 1:], -80)
             found = by_data(x, dtype, symmetric, axis, size)
             name = f"dynamic-quantize-{dtype}-{symmetric:d}-{shape}-{axis}-{size}"
             results = tuple((dtype_of(r), r.shape) for r in found)
