@@ -45,7 +45,8 @@ def built(source: CSource, folder: Path) -> tuple[FFI, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     ffi = FFI()
-    headers = [include / "mllm.h", include / "mllm_kernels.h", folder / f"{source.name}.h"]
+    names = ("mllm_frame", "mllm", "mllm_kernels")
+    headers = [*(include / f"{name}.h" for name in names), folder / f"{source.name}.h"]
     text = "".join(declarations(header.read_text()) for header in headers)
     ffi.cdef(re.sub(r"_caches\[\w+\]", "_caches[]", text))
     return ffi, ffi.dlopen(str(out))
