@@ -27,15 +27,22 @@ LONG = "word and " * 75
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("sleep") / "tiny-llama.mllm_bundle"
-    compile_model(Compilation(model=build_recipe("tiny-llama", print), output=path, key=KEY))
-    return path
+def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, Path]:
+    """With a cache of floats, and with one whose old pages have 4 bits."""
+    made: dict[str | None, Path] = {}
+    for quant in (None, "kv4"):
+        made[quant] = path = tmp_path_factory.mktemp("sleep") / "tiny-llama.mllm_bundle"
+        model = build_recipe("tiny-llama", print)
+        compile_model(Compilation(model=model, output=path, key=KEY, quant=quant))
+    return made
 
 
 @pytest.fixture
-def model(bundle: Path, trust: Path) -> Iterator[Model]:
-    with Model.open(bundle, trust=trust, threads=1) as opened:
+def model(
+    request: pytest.FixtureRequest, bundles: dict[str | None, Path], trust: Path
+) -> Iterator[Model]:
+    quant = getattr(request, "param", None)
+    with Model.open(bundles[quant], trust=trust, threads=1) as opened:
         yield opened
 
 
@@ -72,6 +79,7 @@ def played(
     return tokens, ends
 
 
+@pytest.mark.parametrize("model", [None, "kv4"], indirect=True)
 @pytest.mark.parametrize("prepares", [False, True])
 def test_an_urgent_one_has_its_turn_and_the_others_go_on(
     model: Model, tmp_path: Path, prepares: bool
