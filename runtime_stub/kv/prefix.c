@@ -66,7 +66,13 @@ static bool take_table(mllm_kv_pool *pool) {
   pool->n_known = pool->numbers * (pool->info.page_tokens / MLLM_KV_SUB_BLOCK);
   pool->known = calloc(pool->n_known, sizeof *pool->known);
   pool->buckets = calloc(pool->n_known, sizeof *pool->buckets);
-  if (pool->known == NULL || pool->buckets == NULL) return false;
+  if (pool->known == NULL || pool->buckets == NULL) {
+    free(pool->known);
+    free(pool->buckets);
+    pool->known = NULL;
+    pool->buckets = NULL;
+    return false;
+  }
   for (uint32_t i = 0; i + 1 < pool->n_known; i++) pool->known[i].next = i + 2;
   pool->free_known = 1;
   return true;

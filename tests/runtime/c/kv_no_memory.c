@@ -1,4 +1,4 @@
-/* kv_no_memory.c - conversations that are saved, restored, sleep and wake where memory ends.
+/* kv_no_memory.c - saving, restoring, sleeping, waking and publishing where memory ends.
  *
  *   kv_no_memory PROGRAM FOLDER
  *
@@ -90,6 +90,11 @@ static mllm_status allow(bench *b, mllm_error *error) {
   return mllm_kv_pool_allow(b->pool, MLLM_KV_MAY_DEMOTE, TOKENS, error);
 }
 
+static mllm_status publish(bench *b, mllm_error *error) {
+  static const uint32_t ids[TOKENS];
+  return mllm_cache_publish(b->talk, ids, TOKENS, NULL, error);
+}
+
 static void keep(bench *b) { (void)b; }
 
 static void end_made(bench *b) { mllm_cache_destroy(b->made); }
@@ -170,6 +175,7 @@ int main(int argc, char **argv) {
   const int wakes = try_all(&b, wake, spill_again, MLLM_CACHE_SLEEPING);
   each_slice(&b, b.talk, 0);
   ends += try_all(&b, allow, keep, MLLM_CACHE_AWAKE);
+  ends += try_all(&b, publish, keep, MLLM_CACHE_AWAKE);
   EXPECT(ends > 5 && restores > 2 && wakes > 0);
   mllm_cache_destroy(b.talk);
   EXPECT(mllm_kv_pool_destroy(b.pool, NULL) == MLLM_OK);
